@@ -6,7 +6,7 @@ from threading import Event, Thread
 
 from dra_driver.daemon.dependencies import Dependencies
 from dra_driver.daemon.leader_loops import Loop
-from dra_driver.kubelet.plugin.checkpoint import CheckpointFile
+from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.kubelet.pod_resources import allocatable, plugin_devices
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory

@@ -9,8 +9,8 @@ from dra_driver.daemon.dependencies import Dependencies, pod_cgroups
 from dra_driver.daemon.leader_loops import Loop
 from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.errors import DriverError
-from dra_driver.kubelet.plugin.checkpoint import CheckpointFile
 from dra_driver.kubelet.plugin.server import PluginServer
+from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.kubelet.pod_resources import plugin_devices
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, UnitId
@@ -53,7 +53,7 @@ class PluginPath:
         self._path = path
         self._checkpoint = CheckpointFile(settings.plugin.plugins_dir)
         self._cgroups = pod_cgroups(settings)
-        witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units)
+        witnesses = Witnesses(self._read_checkpoint, self._pods, self._active_units, self._kubelet)
         self._holders = Holders(parts, deps.store, witnesses, freed=self._wake, log=deps.log)
         chosen = settings.plugin
         self._sources = (
@@ -240,3 +240,11 @@ class PluginPath:
         if isinstance(found, Unknown):
             return found
         return frozenset(unit for one in found if one.resource == name for unit in one.units)
+
+    def _kubelet(self) -> object:
+        """Each kubelet makes its sockets anew. An inode number alone is used again."""
+        try:
+            found = self._deps.settings.kubelet.pod_resources_socket.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_ctime_ns

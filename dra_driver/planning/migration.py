@@ -253,7 +253,7 @@ def _blocked(found: NodeMigration) -> tuple[str, ...]:
         elif one.stale:
             hides = f", and hides DeviceClass {one.device_class}" if one.device_class else ""
             reasons.append(
-                f"{one.resource} is in the status of the node, and no plugin seems to serve it{hides}"
+                f"{one.resource} is in the status of the node, and no plugin of others serves it{hides}"
             )
         elif one.allocatable:
             reasons.append(f"a device plugin offers {one.allocatable} {one.resource}")
@@ -287,7 +287,12 @@ def _steps(found: NodeMigration, driver: str) -> tuple[Step, ...]:
     stale = [one for one in found.resources if one.stale]
     for one in stale:
         command = patch_command(name, one.resource, fields=("capacity", "allocatable"))
-        steps.append(Step(what=f"if no plugin serves {one.resource}, remove it", command=command))
+        steps.append(
+            Step(
+                what=f"if this driver does not serve {one.resource} on the node either, remove it",
+                command=command,
+            )
+        )
     if len(stale) < len(found.resources):
         steps += _of_plugin(found)
     steps.append(

@@ -74,7 +74,9 @@ class Sweep:
         orphans = files - claims.keys()
         left = self._remove_metadata(set(described) - files - claims.keys())
         unresolved, removed = self._unknown_claims(claims, orphans, pod_devices, failures)
-        kept, released = self._forgotten_claims(claims.values(), pod_devices)
+        kept, released = (
+            self._forgotten_claims(claims.values(), pod_devices) if claims or files else ([], 0)
+        )
         if released or removed:
             self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
         return (*left, *unresolved, *kept)
@@ -169,8 +171,6 @@ class Sweep:
     def _forgotten_claims(
         self, claims: Collection[PreparedClaim], pod_devices: Collection[PodDevice] | Unknown
     ) -> tuple[list[str], int]:
-        if not claims:
-            return [], 0
         if isinstance(pod_devices, Unknown):
             return [f"whether pods use claims is not known: {pod_devices.reason}"], 0
         unresolved: list[str] = []

@@ -22,6 +22,7 @@ PAGE = ROOT / "docs" / "performance.md"
 # In this order; True: needs the test bed (root, Go).
 QUESTIONS = {
     "prepare": False,
+    "plugin": False,
     "shares": False,
     "memory": False,
     "hardware": False,

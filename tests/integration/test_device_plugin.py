@@ -4,6 +4,7 @@
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -39,11 +40,18 @@ raise SystemExit(main())
 ONE = {"main": {GPU: 1}}
 
 
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A folder with a short path, for sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(params=["1.30", "1.31"])
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+def old(request: pytest.FixtureRequest, root: Path) -> Iterator[Stage]:
     """A node of an old cluster."""
     with FakeApi(versions=()) as api:
-        stage = a_stage(tmp_path, api, kubernetes=request.param)
+        stage = a_stage(root, api, kubernetes=request.param)
         yield stage
         stage.close()
 
@@ -118,11 +126,11 @@ def test_after_a_kill_and_a_kubelet_restart_everybody_has_what_they_had(old: Sta
     old.wait_for(lambda: old.owners() == {}, "the devices are free")
 
 
-def test_a_device_that_falls_ill_is_taken_out_and_comes_back(tmp_path: Path) -> None:
-    faults = tmp_path / "faults.yaml"
+def test_a_device_that_falls_ill_is_taken_out_and_comes_back(root: Path) -> None:
+    faults = root / "faults.yaml"
     faults.write_text("{}")
     with FakeApi(versions=()) as api:
-        node = a_stage(tmp_path, api, "--simulated-faults", str(faults), kubernetes="1.31")
+        node = a_stage(root, api, "--simulated-faults", str(faults), kubernetes="1.31")
         try:
             node.start()
             offered(node, 8)
@@ -144,13 +152,13 @@ def test_the_node_is_ready_as_soon_as_the_kubelet_has_the_list(old: Stage) -> No
 
 
 @pytest.mark.parametrize("wish", ["classes", "customary"])
-def test_who_wants_customary_names_has_them_beside_any_class(tmp_path: Path, wish: str) -> None:
+def test_who_wants_customary_names_has_them_beside_any_class(root: Path, wish: str) -> None:
     """After an upgrade of the cluster too: it serves DeviceClasses then, and the names do not change."""
     selectors = [{"cel": {"expression": 'device.driver == "gpu.dra-driver.dev"'}}]
     with FakeApi() as api:
         api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}})
         flags = ("--path", "device-plugin", "--plugin-resources", wish)
-        node = a_stage(tmp_path, api, *flags)
+        node = a_stage(root, api, *flags)
         try:
             node.start()
             name = GPU if wish == "customary" else "gpu.dra-driver.dev/gpu"
@@ -160,13 +168,13 @@ def test_who_wants_customary_names_has_them_beside_any_class(tmp_path: Path, wis
             node.close()
 
 
-def test_an_upgrade_of_the_cluster_waits_for_the_rights_of_dra(tmp_path: Path) -> None:
+def test_an_upgrade_of_the_cluster_waits_for_the_rights_of_dra(root: Path) -> None:
     """The chart gives no rights for an API that was not there, and pins the path until the next `helm upgrade`."""
     with FakeApi() as api:
         for resource in ("resourceclaims", "resourceslices", "deviceclasses"):
             api.faults.status(403, resource=resource, times=100_000)
         flags = ("--path", "device-plugin", "--plugin-resources", "customary")
-        node = a_stage(tmp_path, api, *flags)
+        node = a_stage(root, api, *flags)
         try:
             node.start()
             offered(node, 8)

@@ -51,7 +51,7 @@ OURS = (
         "node-admins",
         "write-a-backend",
     ),
-    *("node-labels", "nvidia", "from-nvidia", "platforms", "mock-nvidia"),
+    *("node-labels", "nvidia", "from-nvidia", "moving-to-dra", "platforms", "mock-nvidia"),
     *(
         "older-clusters",
         "install",

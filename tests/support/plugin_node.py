@@ -48,12 +48,13 @@ def all_edits(
 
 
 class PluginNode(LocalNode):
-    """The node. `containers` is the content of the kubelet's checkpoint, `active` what pod-resources list."""
+    """The node. `containers` is the content of the kubelet's checkpoint, `active` what pod-resources list, `kubelet` the number of its process."""
 
     def __init__(self, directory: Path, **more: Any) -> None:
         self.containers: tuple[UnitsOfContainer, ...] = ()
         self.writes = 0
         self.silent = ""
+        self.kubelet = 1
         self.active: dict[str, frozenset[UnitId]] = {}
         self.cgroups: set[PodUid] = set()
         self.resource: PluginResource | None = a_resource(4)
@@ -61,7 +62,9 @@ class PluginNode(LocalNode):
 
     def _open(self) -> None:
         super()._open()
-        witnesses = Witnesses(self._checkpoint, self._pods, self._active_units)
+        witnesses = Witnesses(
+            self._checkpoint, self._pods, self._active_units, lambda: self.kubelet
+        )
         self.holders = Holders(self.parts, self.store, witnesses, freed=self._freed)
         object.__setattr__(self.parts.releasable, "units_needed", self.holders.needed)
         resources = lambda: {} if self.resource is None else {GPU: self.resource}  # noqa: E731

@@ -13,8 +13,8 @@ from threading import Event, Lock
 
 from structlog.typing import FilteringBoundLogger
 
+from dra_driver.kubelet.folder_watch import LOOK_SECONDS, FolderWatch
 from dra_driver.kubelet.plugin.endpoint import NOT_YET, Endpoint, Parts
-from dra_driver.kubelet.plugin.folder_watch import LOOK_SECONDS, FolderWatch
 from dra_driver.kubelet.plugin.kubelet_socket import SOCKET_NAME, KubeletSocket
 from dra_driver.kubelet.plugin.place import Place
 from dra_driver.kubelet.plugin.service import PluginWork, UnitSource

@@ -56,16 +56,19 @@ def prefer(
 
 def together(resource: PluginResource, ids: Collection[UnitId]) -> str:
     """Return why a container cannot have these units together; empty if it can."""
-    devices = _devices(resource)
-    named = sorted({devices.get(one, unit_of(one).device) for one in ids})
+    wanted = set(ids)
+    if len(wanted) < 2:  # noqa: PLR2004  one unit is together with itself
+        return ""
+    devices = {unit.id: unit.device for unit in resource.units if unit.id in wanted}
+    named = sorted({devices.get(one, unit_of(one).device) for one in wanted})
     if resource.sharing is Sharing.MEMORY and len(named) > 1:
         return (
-            f"{len(set(ids))} units of {resource.name} are on devices {few(named)}, and a container can use the memory of one device only; ask for "
+            f"{len(wanted)} units of {resource.name} are on devices {few(named)}, and a container can use the memory of one device only; ask for "
             f"less, or delete the pod, so that its successor gets units of one device"
         )
-    if resource.refuses_several and len(set(ids)) > 1:
+    if resource.refuses_several:
         return (
-            f"a container asks for {len(set(ids))} units of {resource.name}, and more units give no more of a device; ask for 1, or "
+            f"a container asks for {len(wanted)} units of {resource.name}, and more units give no more of a device; ask for 1, or "
             f"set failRequestsGreaterThanOne to false"
         )
     return ""

@@ -159,7 +159,7 @@ class AllocateUnits:
             return self._conflicts.resolve({uid: conflict}, locks, call.patience).get(uid)
         while True:
             found = self._holders.for_another(
-                conflict.owner, frozenset(call.left), until=call.until
+                conflict.owner, call.resource.name, frozenset(call.left), until=call.until
             )
             if isinstance(found, Again):
                 self._take_again(call, found.row)

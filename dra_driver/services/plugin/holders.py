@@ -56,12 +56,14 @@ REUSED = "the kubelet gives its units to another container"
 @dataclass(frozen=True, slots=True)
 class Witnesses:
     """What the kubelet and the kernel tell. `checkpoint` comes with the version of its file, which differs after each write; `pods` are
-    the pods with a cgroup; `active_units` are the units of a resource that active pods have.
+    the pods with a cgroup; `active_units` are the units of a resource that active pods have. `kubelet` tells one kubelet process from the next
+    one; None while none serves pod-resources.
     """
 
     checkpoint: Callable[[], tuple[object, KubeletCheckpoint | Unknown]]
     pods: Callable[[], frozenset[PodUid] | Unknown]
     active_units: Callable[[ResourceName], frozenset[UnitId] | Unknown]
+    kubelet: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,10 @@ class PluginStore(Protocol):
 class _Known:
     """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
 
-    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A moment after the answer, each checkpoint that
-    the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at that time. `before` are the pods that had a cgroup
-    when the call began; None if another process answered it. `in_call`: the call is not answered yet; `unanswered`: it was answered with an error.
+    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A
+    moment after the answer, each checkpoint that the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at
+    that time. `before` are the pods that had a cgroup when the call began; None if another process answered it. `in_call`: the call is not
+    answered yet; `unanswered`: it was answered with an error.
     """
 
     since: float
@@ -125,6 +128,7 @@ class Holders:
         self._mutex = Lock()
         self._known: dict[ClaimUid, _Known] = {}
         self._list_at = 0.0
+        self._kubelet: object = None
 
     def rows(self) -> tuple[PreparedClaim, ...]:
         """Return the rows of the device plugin API. Raises DriverError."""
@@ -154,22 +158,25 @@ class Holders:
         if locks.holds(row.ref.uid):
             self._forget(row, locks)
 
-    def for_another(self, ref: ClaimRef, units: frozenset[UnitId], *, until: float) -> Again | str:
-        """A call names `units` of this row. Returns Again, or why the row must stay for now; empty if it is gone."""
+    def for_another(
+        self, ref: ClaimRef, resource: ResourceName, units: frozenset[UnitId], *, until: float
+    ) -> Again | str:
+        """A call for these units needs a device of this row. Returns Again, or why the row must stay for now; empty if it is gone."""
         row = self._parts.row(ref.uid)
         if row is None:
             return ""
         row = self._identified(row)
         known = self._of(ref.uid)
-        if row.held is not None or row.boot_id != self._store.boot_id:
-            return self._take_back(ref, REUSED, until)
-        if known.in_call:
+        if row.held is None and not (row.ref.name == resource and units_of(row) & units):
+            # Other units of the same hardware: a share and the whole device, or two resources. So the call says nothing about the row's pod.
+            return self.needed(row) or self._take_back(ref, ENDED, until)
+        is_over = row.held is not None or row.boot_id != self._store.boot_id
+        if not is_over and known.in_call:
             return "another call sets it up"
-        if row.users.pods is None:
+        if not is_over and row.users.pods is None:
             return self._take_back_unnamed(row, known, until)
         # Of units that were taken up from another plugin there is no answer that could be given again.
-        again = row.cdi_spec and units_of(row) & units
-        if not again or known.was_seen or self._runs(row):
+        if is_over or not row.cdi_spec or known.was_seen or self._runs(row):
             return self._take_back(ref, REUSED, until)
         # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
         # another pod, because the first one was not admitted in the end.
@@ -311,6 +318,12 @@ class Holders:
         pods = self._witnesses.pods()
         return not isinstance(pods, Unknown) and not pods.isdisjoint(row.users.pods or ())
 
+    def _is_named(self, row: PreparedClaim) -> bool:
+        _, checkpoint = self._witnesses.checkpoint()
+        if isinstance(checkpoint, Unknown):
+            return True
+        return any(shares_units(one, row) for one in checkpoint.containers)
+
     def _is_listed(self, row: PreparedClaim) -> bool:
         active = self._witnesses.active_units(ResourceName(row.ref.name))
         return isinstance(active, Unknown) or bool(units_of(row) & active)
@@ -319,6 +332,9 @@ class Holders:
         """Whether the row's pod has ended, or will not start."""
         if self._runs(row) or self._has_cgroup(row):
             return False
+        if self._parts.usage.presence is None and self._is_named(row):
+            # Only the kubelet is left to say it, and a new one lists no pod at first: `_unlisted` knows how long it is the same one.
+            return False
         known = self._of(row.ref.uid)
         age = self._parts.clock() - known.since
         if known.awaited:
@@ -326,14 +342,26 @@ class Holders:
         return known.was_seen or (age >= GRACE_SECONDS and not self._is_listed(row))
 
     def _unlisted(self, rows: Collection[PreparedClaim]) -> frozenset[ClaimUid]:
-        """Return the rows that pod-resources listed once and do not list any more."""
+        """Return the rows that pod-resources listed once and do not list any more.
+
+        Both lists must be of one kubelet: a new one knows no pod before the API server has told it, and lists nothing until then.
+        """
         now = self._parts.clock()
         if now < self._list_at or not rows:
             return frozenset()
         self._list_at = now + LIST_SECONDS
+        kubelet = self._witnesses.kubelet()
+        names = sorted({row.ref.name for row in rows})
+        lists = {name: self._witnesses.active_units(ResourceName(name)) for name in names}
+        if kubelet is None or kubelet != self._witnesses.kubelet():
+            return frozenset()
+        if kubelet != self._kubelet:
+            self._kubelet = kubelet
+            with self._mutex:
+                for known in self._known.values():
+                    known.was_listed = False
         gone: set[ClaimUid] = set()
-        for name in sorted({row.ref.name for row in rows}):
-            active = self._witnesses.active_units(ResourceName(name))
+        for name, active in lists.items():
             for row in rows:
                 if isinstance(active, Unknown) or row.ref.name != name:
                     continue

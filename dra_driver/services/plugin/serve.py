@@ -32,6 +32,8 @@ from dra_driver.services.plugin.holders import Holders
 from dra_driver.services.plugin.offer import UnitFeed
 
 LOOK_SECONDS = 10.0  # whatever changed without a word
+# After a call: its answer goes out first, and calls that follow at once are planned for together with it.
+CALL_SECONDS = 0.02
 
 Feeds = Mapping[ResourceName, UnitFeed]
 Wait = Callable[[Event, float], bool]
@@ -89,6 +91,7 @@ class PluginResources:
         self._feeds: dict[ResourceName, UnitFeed] = {}
         self._told: frozenset[str] = frozenset()
         self._woken = Event()
+        self._called = Event()
 
     def planned(self) -> Mapping[ResourceName, PluginResource]:
         """Return the resources by their names, with all units that they can have on any path."""
@@ -110,9 +113,17 @@ class PluginResources:
         """Something changed: plan anew. Does not block."""
         self._woken.set()
 
+    def wake_after_call(self) -> None:
+        """A call has given out units: plan anew when its answer is on its way. Does not block."""
+        self._called.set()
+        self._woken.set()
+
     def run(self, stop: Event, *, wait: Wait = Event.wait) -> None:
         """Plan after each change until `stop`."""
         while not stop.is_set():
+            if self._called.is_set():
+                wait(stop, CALL_SECONDS)
+                self._called.clear()
             self._woken.clear()
             try:
                 self.once()
@@ -207,7 +218,7 @@ class PluginWork:
         if resource is not None and (wrong := together(resource, ids)):
             return Refusal(wrong)
         answer = self._allocate(name, ids)
-        self._resources.wake()
+        self._resources.wake_after_call()
         return answer
 
     def prefer(

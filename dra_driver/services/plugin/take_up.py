@@ -101,16 +101,18 @@ class TakeUp:
         """Set a row of another boot up again, or release it."""
         parts, uid = self._parts, row.ref.uid
         until = parts.clock() + CALL_SECONDS
-        needed = any(shares_units(one, row) for one in checkpoint.containers)
+        pods = dict.fromkeys(one.pod for one in checkpoint.containers if shares_units(one, row))
         with ClaimLocks(parts.lock) as locks:
             if missed := locks.take([uid], until=until, purpose="setting up again"):
                 raise missed[uid]
-            if not needed:
+            if not pods:
                 error = undo(parts, locks, [row], because=NOT_AGAIN, until=until)[uid]
                 if error is not None:
                     raise error
                 return
-            plan = plan_again(row, parts.store.boot_id)
+            # A started row without a pod would be one of a call that nobody has answered.
+            users = row.users.joined(Users(tuple(pods), sole=True))
+            plan = plan_again(replace(row, users=users), parts.store.boot_id)
             self._reserve(plan)
             late = finish_late(parts, locks, until, "recovered")
             result = parts.executor.work([plan], until=until, late=late)[uid]

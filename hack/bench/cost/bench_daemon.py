@@ -5,15 +5,18 @@
 
 A claim is invented from its name: its devices with dots between, each whole; with "shared." in front the claim has a
 share of each, so that any number of claims fits on eight devices. `--marks` writes the moments at which the steps of
-the plans begin and end, for the question where the time goes.
+the plans begin and end, for the question where the time goes, and those at which a scan of the devices has ended.
+The kernel knows each thread by its name.
 """
 
 import argparse
 import gc
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -34,17 +37,21 @@ from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.events import Observer
 from dra_driver.model.ids import (
     NO_SHARE,
+    ClaimUid,
     DriverName,
     NodeName,
     PodUid,
     PoolName,
     ShareId,
 )
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plugin import Path as PluginApi
 from dra_driver.model.slices import CreateSlice, DeleteSlice, SliceChange, StoredSlice, UpdateSlice
 from dra_driver.node.files import never
 
 EMPTY_SERVICE, EMPTY_METHOD = "bench.Empty", "Nothing"
 SHARED = "shared"
+SCANNED, EXPECTS, EXPECTED = "scanned", "expect.before", "expect.after"
 A_SHARE = {"memory": "1Mi"}
 POD = PodUid("bench")  # which has ended whenever a claim is released
 
@@ -112,6 +119,9 @@ class InstantApi:
     def kubelet_version(self) -> str:
         return "v1.37.1"
 
+    def serves_dra(self) -> None:
+        """It does."""
+
     def server_version(self) -> str:
         return "v1.37.1"
 
@@ -165,15 +175,50 @@ def main() -> int:
             *others, last = backend._devices  # type: ignore[attr-defined]  # noqa: SLF001  no profile has one
             api = structs.replace(last.api, allow_multiple_allocations=True)
             backend._devices = (*others, replace(last, api=api))  # type: ignore[attr-defined]  # noqa: SLF001
+            backend.scan = partial(_scan, backend.scan, point)  # type: ignore[method-assign]
         return loaded
 
     # The daemon has no setting for any of them, and shall not have one.
     vars(ground).update(HttpKubeApi=instant_api, make_backends=with_a_shared_device)
     vars(lifecycle).update(compose=with_empty_method)
+    _name_threads()
+    if chosen.marks and settings.plugin.path is PluginApi.DEVICE_PLUGIN:
+        _mark_expect(point)
     lifecycle.serve(settings, point=point)
     if chosen.marks:
         chosen.marks.write_text(json.dumps(marks.passed))
     return 0
+
+
+def _scan(scan: Callable[[], Inventory], point: Callable[[str], None]) -> Inventory:
+    found = scan()
+    point(SCANNED)
+    return found
+
+
+def _mark_expect(point: Callable[[str], None]) -> None:
+    """The device plugin API is imported only where it is served."""
+    from dra_driver.services.plugin.holders import Holders  # noqa: PLC0415
+
+    expect = Holders.expect
+
+    def marked(holders: Holders, uid: ClaimUid) -> None:
+        point(EXPECTS)
+        expect(holders, uid)
+        point(EXPECTED)
+
+    Holders.expect = marked  # type: ignore[method-assign]
+
+
+def _name_threads() -> None:
+    """Tell the kernel the name of each thread that begins; it keeps 15 bytes."""
+    begin = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]  # noqa: SLF001  Python does it from 3.14 on
+
+    def begin_named(thread: threading.Thread) -> None:
+        Path("/proc/thread-self/comm").write_text(thread.name[:15])
+        begin(thread)
+
+    threading.Thread._bootstrap_inner = begin_named  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 class Empty:

@@ -21,6 +21,7 @@ from dra_driver.model.ids import ClaimUid
 from dra_driver.model.plugin import Path
 from dra_driver.model.plugin_policy import PluginPolicy
 from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.planning.gfd_labels import GfdRules
 from dra_driver.services.release import Silence
 from dra_driver.testing.builders import A_BOOT
 from tests.support.local_node import LocalNode
@@ -48,6 +49,12 @@ class Served:
     def reasons(self) -> Mapping[str, str]:
         return Served.told
 
+    def listed(self) -> int:
+        return 0
+
+    def gfd_rules(self) -> GfdRules:
+        return GfdRules()
+
     def loops(self) -> Mapping[str, Callable[[Event], None]]:
         return {"plugin-server": self._run}
 
@@ -69,6 +76,7 @@ class Process:
             store=node.store,
         )
         self.starter = PluginStarter(self.deps, self.supervisor)
+        self.guard: Any = object()  # only handed on
         self.path = PathWatch(
             None,
             serves=self._serves,
@@ -83,7 +91,7 @@ class Process:
 
     def look(self) -> None:
         """One round of the loop, without its pause."""
-        self.starter.run(self.node.parts, self.path, OneRound())
+        self.starter.run(self.node.parts, self.path, self.guard, OneRound())
 
 
 class OneRound(Event):
@@ -132,7 +140,7 @@ def test_without_dra_the_api_is_started_once_and_then_answers(process: Process) 
     process.serves = NotServed("no resource.k8s.io")
     process.look()
     (served,) = Served.made
-    assert served.parts == (process.deps, process.node.parts, process.path)
+    assert served.parts == (process.deps, process.node.parts, process.path, process.guard)
     assert served.runs.wait(DEADLINE)
     process.look()
     assert Served.made == [served]
@@ -154,7 +162,7 @@ def test_a_process_is_ready_when_the_kubelet_knows_its_resources(process: Proces
 def test_before_it_is_started_a_process_without_dra_is_not_ready(process: Process) -> None:
     process.serves = NotServed("no resource.k8s.io")
     process.path.look()
-    process.starter.run(process.node.parts, process.path, _ended())
+    process.starter.run(process.node.parts, process.path, process.guard, _ended())
     assert Served.made == []
     assert process.starter.problems() == ("no resource has been offered to the kubelet yet",)
 

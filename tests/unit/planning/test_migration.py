@@ -179,7 +179,7 @@ def test_what_somebody_wrote_into_the_status_is_found_with_the_command_that_remo
     found = one(node, slices(gpu0=None), CLASS)
     assert found.stage == "can move"
     assert found.blocked_by == (
-        "nvidia.com/gpu is in the status of the node, and no plugin seems to serve it, and hides DeviceClass gpu",
+        "nvidia.com/gpu is in the status of the node, and no plugin of others serves it, and hides DeviceClass gpu",
     )
     command, patch = found.steps[0].command.split(" -p ")
     assert command == "kubectl patch node n1 --subresource=status --type=json"
@@ -193,7 +193,7 @@ def test_what_somebody_wrote_into_the_status_is_found_with_the_command_that_remo
 def test_a_stale_resource_without_a_class_hides_nothing() -> None:
     found = one(a_node(capacity=EIGHT, allocatable=EIGHT), slices(gpu0=None))
     assert found.blocked_by == (
-        "nvidia.com/gpu is in the status of the node, and no plugin seems to serve it",
+        "nvidia.com/gpu is in the status of the node, and no plugin of others serves it",
     )
 
 

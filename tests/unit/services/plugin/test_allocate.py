@@ -2,15 +2,18 @@
 """Allocate calls on a real state file: who gets a device, who does not, and when it is free again."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dra_driver.errors import Permanent
-from dra_driver.model.ids import PodUid
+from dra_driver.model.ids import DeviceName, PodUid, ResourceName, ShareId, UnitId
 from dra_driver.model.plan import Refusal
-from dra_driver.model.plugin import ContainerAnswer
+from dra_driver.model.plugin import ContainerAnswer, PluginResource, Sharing, Unit
 from dra_driver.model.presence import Gone
+from dra_driver.model.state import Unknown
+from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.holders import (
     ADMISSION_SECONDS,
     GRACE_SECONDS,
@@ -19,7 +22,7 @@ from dra_driver.services.plugin.holders import (
 )
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import ManualClock
-from tests.support.plugin_node import PluginNode, a_resource
+from tests.support.plugin_node import PluginNode, a_resource, all_edits
 
 ONE, TWO = "uuid-gpu-0", "uuid-gpu-1"
 
@@ -346,3 +349,112 @@ def test_the_pod_is_learned_although_the_kubelet_first_writes_what_it_knew_befor
     (row,) = node.rows()
     assert row.users.pods == ("older", "pod-a")
     node.end("pod-a")
+
+
+def test_a_new_kubelet_that_lists_no_pod_yet_has_forgotten_nothing(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    active, node.active = node.active, {}
+    node.kubelet += 1
+    for _ in range(3):
+        pass_time(node, LIST_SECONDS)
+        node.look()
+    (row,) = node.rows()
+    assert row.held is None
+    assert len(node.disk().files) == 1  # its containers start again without a call
+    node.active = active
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    node.force_delete("pod-a")
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    (row,) = node.rows()
+    assert row.held is not None
+    node.end("pod-a")
+    node.look()
+
+
+def test_without_cgroups_a_new_kubelet_that_lists_no_pod_yet_frees_nothing(
+    node: PluginNode,
+) -> None:
+    node.believes_unprepare = True
+    node._pods = lambda: Unknown("cgroups cannot be read")  # type: ignore[method-assign]
+    node.restart()
+    node.admit("pod-a", ONE)
+    node.look()
+    active, node.active = node.active, {}
+    node.kubelet += 1
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    node.active = active
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    node.end("pod-a")
+    pass_time(node, LIST_SECONDS)
+    node.look()
+    assert node.owned() == set()
+
+
+def test_without_cgroups_a_pod_that_ended_unseen_is_free_when_the_checkpoint_drops_it(
+    node: PluginNode,
+) -> None:
+    node.believes_unprepare = True
+    node.admit("pod-a", ONE)
+    node.end("pod-a")
+    node.restart()
+    node.look()
+    pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    node.containers = ()
+    node.writes += 1
+    node.look()
+    assert node.owned() == set()
+
+
+def in_replicas(count: int = 2) -> PluginResource:
+    """gpu-0 in replicas."""
+    units = tuple(
+        Unit(UnitId(f"{ONE}::{n}"), DeviceName("gpu-0"), ShareId(f"replica-{n}"))
+        for n in range(count)
+    )
+    return replace(a_resource(4), units=units, sharing=Sharing.REPLICAS)
+
+
+def test_a_share_of_a_pod_that_has_not_started_keeps_others_from_the_whole_device(
+    node: PluginNode,
+) -> None:
+    node.resource = in_replicas()
+    given(node.admit("pod-a", f"{ONE}::0"))
+    node.cgroups.add(PodUid("pod-a"))  # it waits for a volume
+    node.look()
+    node.resource = a_resource(4)
+    assert "about to start" in refused(node.admit("pod-b", ONE))
+    node.run("pod-a")
+    assert "its pod runs" in refused(node.admit("pod-b", ONE))
+    (row,) = node.rows()
+    assert row.held is None
+    assert len(node.disk().files) == 1  # its containers start again without a call
+    node.look()
+    node.end("pod-a")
+    given(node.admit("pod-b", ONE))
+    node.run("pod-b")
+    node.look()
+    node.resource = in_replicas()
+    assert "its pod runs" in refused(node.admit("pod-c", f"{ONE}::1"))
+    node.end("pod-b")
+
+
+def test_a_unit_of_the_same_name_in_another_resource_is_another_unit(node: PluginNode) -> None:
+    given(node.admit("pod-a", ONE))
+    node.cgroups.add(PodUid("pod-a"))
+    node.look()
+    other = replace(a_resource(4), name=ResourceName("nvidia.com/renamed"))
+    allocate = AllocateUnits(
+        node.parts, node.holders, resources=lambda _name: other, answers=lambda: Answers(all_edits)
+    )
+    assert "about to start" in refused(allocate(other.name, [UnitId(ONE)]))
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-a",)

@@ -144,14 +144,14 @@ def test_a_resource_that_is_planned_no_more_stays_for_the_containers_that_have_i
     served.planned = Resources()
     served.resources.once()
     left = PluginResource(GPU, (), "a container that still has it")
-    assert served.resources.planned() == {GPU: left}
+    assert served.resources.find(GPU) == left
     assert served.listed() == {ONE: False}
     node.run("pod-a")
     node.look()
     node.end("pod-a")
     node.look()
     served.resources.once()
-    assert served.resources.planned() == {}
+    assert served.resources.find(GPU) is None
 
 
 def test_a_problem_is_told_once_as_long_as_it_lasts(served: Served) -> None:

@@ -173,6 +173,17 @@ def test_entries_of_ended_pods_and_of_other_resources_are_passed_over(node: Plug
     assert node.owned() == set()
 
 
+def test_a_unit_that_another_plugin_gave_out_is_given_anew_after_its_pod(node: PluginNode) -> None:
+    node.write("old", ONE)
+    node.run("old")
+    assert node.taking_up.once()
+    # Nobody has looked at it since it was taken up, and there is no answer of ours for it.
+    node.end("old")
+    assert isinstance(node.admit("new", ONE), ContainerAnswer)
+    (row,) = node.rows()
+    assert row.users.pods in (None, ("new",))
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_with_a_lost_state_a_pod_keeps_the_devices_of_all_its_containers(
     node: PluginNode, order: int
@@ -236,3 +247,23 @@ def test_a_pod_that_waits_for_a_volume_keeps_its_device_with_a_lost_state(
     assert (row.users.pods, row.held) == (("pod-a",), None)
     assert len(node.disk().files) == 1
     node.end("pod-a")
+
+
+def test_a_row_whose_pod_was_not_learned_before_the_reboot_survives_a_crash_after_it(
+    node: PluginNode,
+) -> None:
+    node.admit("pod-a", ONE)  # and nobody looked
+    node.reboot()
+
+    def fails(_lease: object) -> object:
+        raise Temporary("not yet")
+
+    node.configure = fails
+    assert not node.taking_up.once()
+    node.configure = lambda _lease: None
+    node.restart(boot_id=node.boot_id)
+    node.recover()
+    assert node.owned() == {"gpu-0"}
+    assert node.taking_up.once()
+    (row,) = node.rows()
+    assert (row.phase, row.users.pods) == (Phase.PREPARED, ("pod-a",))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.kubelet.plugin.folder_watch import LOOK_SECONDS, FolderWatch
+from dra_driver.kubelet.folder_watch import LOOK_SECONDS, FolderWatch
 
 HANG_SECONDS = 300
 

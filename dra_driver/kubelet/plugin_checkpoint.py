@@ -22,7 +22,7 @@ from time import monotonic
 
 import msgspec
 
-from dra_driver.kubelet.plugin.folder_watch import LOOK_SECONDS, FolderWatch
+from dra_driver.kubelet.folder_watch import LOOK_SECONDS, FolderWatch
 from dra_driver.model.ids import PodUid, ResourceName, UnitId
 from dra_driver.model.plugin import KubeletCheckpoint, UnitsOfContainer
 from dra_driver.model.printable import printable

@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from dra_driver.kubelet.plugin.checkpoint import MOST_BYTES, CheckpointFile
+from dra_driver.kubelet.plugin_checkpoint import MOST_BYTES, CheckpointFile
 from dra_driver.model.ids import PodUid, ResourceName, UnitId
 from dra_driver.model.plugin import KubeletCheckpoint, UnitsOfContainer
 from dra_driver.model.state import Unknown
