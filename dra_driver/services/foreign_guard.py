@@ -128,6 +128,7 @@ class ForeignGuard:
         self._kept: Mapping[DeviceName, Kept] = {}
         self._known: dict[_Key, _Known] = {}
         self._left: dict[ResourceName, float] = {}
+        self._given: Mapping[PodUid | None, frozenset[tuple[ResourceName, UnitId]]] = {}
         self._begun = False
         self._written: object = None
         self._checkpoint = KubeletCheckpoint()
@@ -194,8 +195,8 @@ class ForeignGuard:
         """Look after each write of the checkpoint until `stop`. `wait` returns when it was written, at the latest after so many seconds."""
         while not stop.is_set():
             self.look()
-            running = any(not known.ended for known in self._known.values())
-            wait(stop, LOOK_SECONDS if running else IDLE_SECONDS)
+            soon = None in self._given or any(not known.ended for known in self._known.values())
+            wait(stop, LOOK_SECONDS if soon else IDLE_SECONDS)
 
     def look(self) -> None:
         """Look once. What cannot be read stays as it was."""
@@ -282,7 +283,7 @@ class ForeignGuard:
             or (not counts.get(name) and name in (*checkpoint.registered, *counts))
         }
         leaving = {name for name, at in self._left.items() if now - at < LEAVING_SECONDS}
-        given: dict[PodUid | None, frozenset[tuple[ResourceName, UnitId]]] = {}
+        given = self._given_before(checkpoint)
         for row in rows:
             if not row.ref.of_plugin:
                 continue
@@ -293,7 +294,22 @@ class ForeignGuard:
             )
             for pod in row.users.pods or (None,):
                 given[pod] = given.get(pod, frozenset()) | units
+        self._given = given
         return OwnUnits(frozenset({*offered, *leaving}), frozenset(self._left), given)
+
+    def _given_before(
+        self, checkpoint: KubeletCheckpoint
+    ) -> dict[PodUid | None, frozenset[tuple[ResourceName, UnitId]]]:
+        """What this driver gave to pods that the kubelet still names. A row goes when its pod has ended, and the kubelet's entry stays until the
+        next pod asks for units: it is no sign of somebody else.
+        """
+        named = {entry.pod for entry in checkpoint.containers}
+        unread = isinstance(self._found, Unknown)
+        return {
+            pod: units
+            for pod, units in self._given.items()
+            if pod is not None and (unread or pod in named)
+        }
 
     def _running(
         self, checkpoint: KubeletCheckpoint, inventory: Inventory, own: OwnUnits

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods of a node without DRA: they ask for extended resources, and the driver gives them devices through the device plugin API."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +77,18 @@ def test_a_device_is_given_out_again_when_its_pod_has_ended(
     story.delete_pod("all")
     story.wait_ready("next")
     assert story.has("next") == set(range(8))
+
+
+def test_a_pod_that_comes_after_another_has_ended_is_admitted(
+    gpus: PluginNode, story: PluginStory
+) -> None:
+    story.runs("first", 8, grace_seconds=1)
+    story.delete_pod("first")
+    gpus.wait_all_free()
+    # The kubelet's checkpoint names the first pod until the second one is admitted; the driver looks at it every two seconds.
+    time.sleep(3)
+    story.runs("second", 8)
+    assert story.has("second") == set(range(8))
 
 
 @pytest.mark.shim(30)
