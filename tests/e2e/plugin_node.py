@@ -155,7 +155,6 @@ class PluginStory(Story):
         init: bool = False,
         grace_seconds: int = 30,
         restart: str = "Never",
-        node: str = "",
     ) -> None:
         """Create a pod that asks for so many devices; with `init` an init container asks for them as well.
 
@@ -168,8 +167,6 @@ class PluginStory(Story):
             "restartPolicy": restart,
             "terminationGracePeriodSeconds": grace_seconds,
         }
-        if node:
-            spec["nodeName"] = node
         if init:
             script = "env | grep GPU_DEVICE_ | sort >/dev/termination-log"
             first = {"name": "first", **common, "command": ["sh", "-c", script]}

@@ -210,13 +210,6 @@ class Cluster:
         if "kubelet" in of:
             self.restart_kubelet()
 
-    def serve(self, runtime_config: Mapping[str, bool]) -> None:
-        """Restart the API server, the controllers and the scheduler, with other groups or versions served."""
-        served = dict(self.options.runtime_config) | dict(runtime_config)
-        self.options = replace(self.options, runtime_config=served)
-        self.stop_apiserver()
-        self.start_apiserver()
-
     def replace_release(
         self, version: str, *, feature_gates: Mapping[str, bool] | None = None
     ) -> None:
