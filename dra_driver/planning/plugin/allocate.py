@@ -16,9 +16,12 @@ from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceName, UnitId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import ConfigureDevice, Decision, MarkStarted, Plan, Refusal, Step
-from dra_driver.model.plugin import PLUGIN_NAMESPACE, PluginResource
+from dra_driver.model.plugin import PLUGIN_NAMESPACE, ContainerAnswer, PluginResource, Sharing
 from dra_driver.model.state import NOBODY_KNOWN, NodeState
 from dra_driver.planning.prepare import NodePlace, plan_prepare
+
+MEMORY_VARIABLE = "DRA_DEVICE_MEMORY"
+"""In a container with units of memory: its share of the device, as a quantity."""
 
 
 def claim_of(
@@ -93,6 +96,16 @@ def _steps(steps: Sequence[Step], *, hooks: bool) -> tuple[Step, ...]:
         *(MarkStarted(replace(row, users=NOBODY_KNOWN)) for row in rows),
         *(ConfigureDevice(replace(lease, hooks=hooks)) for lease in leases),
     )
+
+
+def told_its_share(
+    resource: PluginResource, ids: Collection[UnitId], answer: ContainerAnswer
+) -> ContainerAnswer:
+    """Tell a container how much memory of its device is its share. Nothing stops it from using more."""
+    if resource.sharing is not Sharing.MEMORY:
+        return answer
+    env = {**answer.env, MEMORY_VARIABLE: f"{len(ids)}Gi"}
+    return replace(answer, env=env)
 
 
 def _sharable(inventory: Inventory, shared: Collection[DeviceName]) -> Inventory:

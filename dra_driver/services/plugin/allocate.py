@@ -21,7 +21,7 @@ from dra_driver.model.plan import Decision, OwnerConflict, Plan, Refusal
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, ContainerAnswer, PluginResource
 from dra_driver.model.state import PreparedClaim, PreparedDevice
 from dra_driver.planning.finish import started_row
-from dra_driver.planning.plugin.allocate import claim_of, plan_allocate
+from dra_driver.planning.plugin.allocate import claim_of, plan_allocate, told_its_share
 from dra_driver.planning.plugin.rows import edits_of, units_of
 from dra_driver.planning.prepare import own_keys
 from dra_driver.services.claim_locks import ClaimLocks
@@ -113,7 +113,9 @@ class AllocateUnits:
             if missed := locks.take([ref.uid], until=call.until, purpose="allocating"):
                 raise missed[ref.uid]
             refused = self._fill(call, locks)
-        return refused or answers.make(call.edits, call.cdi_ids, ref.uid)
+        return refused or told_its_share(
+            resource, ids, answers.make(call.edits, call.cdi_ids, ref.uid)
+        )
 
     def _fill(self, call: _Call, locks: ClaimLocks) -> Refusal | None:
         """Get all units of the call. Returns why that is not possible."""

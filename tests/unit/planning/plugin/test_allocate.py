@@ -11,9 +11,9 @@ from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ResourceName, 
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import ConfigureDevice, MarkStarted, OwnerConflict, Plan, Refusal
-from dra_driver.model.plugin import PluginResource, Unit
+from dra_driver.model.plugin import ContainerAnswer, PluginResource, Sharing, Unit
 from dra_driver.model.state import NOBODY_KNOWN, PreparedDevice
-from dra_driver.planning.plugin.allocate import claim_of, plan_allocate
+from dra_driver.planning.plugin.allocate import claim_of, plan_allocate, told_its_share
 from dra_driver.testing.builders import (
     A_BOOT,
     A_DRIVER,
@@ -178,3 +178,14 @@ def test_shares_that_do_not_fit_are_refused() -> None:
     found = planned(a_resource(most), "GPU-1::2")
     assert isinstance(found, Refusal)
     assert "resource nvidia.com/gpu" in found.reason
+
+
+def test_a_container_is_told_its_share_of_memory() -> None:
+    """And keeps what the answer has: with CDI names, variables of the answer are all that a container gets of its own."""
+    answer = ContainerAnswer(env={"A": "1"}, cdi_ids=("vendor/class=name",))
+    three = [UnitId(f"GPU-1::{number}") for number in range(3)]
+    shared = a_resource(MEMORY, sharing=Sharing.MEMORY)
+    assert told_its_share(shared, three, answer) == replace(
+        answer, env={"A": "1", "DRA_DEVICE_MEMORY": "3Gi"}
+    )
+    assert told_its_share(a_resource(REPLICA, sharing=Sharing.REPLICAS), three, answer) == answer
