@@ -74,9 +74,7 @@ class Sweep:
         orphans = files - claims.keys()
         left = self._remove_metadata(set(described) - files - claims.keys())
         unresolved, removed = self._unknown_claims(claims, orphans, pod_devices, failures)
-        kept, released = (
-            self._forgotten_claims(claims.values(), pod_devices) if claims or files else ([], 0)
-        )
+        kept, released = self._forgotten_claims(claims.values(), pod_devices)
         if released or removed:
             self._parts.observe(Recovered(rewritten=0, released=released, removed_files=removed))
         return (*left, *unresolved, *kept)

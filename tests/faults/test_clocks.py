@@ -32,6 +32,7 @@ WALL_CLOCK = {
     "services/parts.py": "since when a device is held, for people",
     "services/vanished.py": "the time of a taint",
     "services/watch_health.py": "the time of a health report",
+    "services/node_condition.py": "the times of a Node's condition",
 }
 
 

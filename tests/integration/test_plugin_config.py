@@ -2,6 +2,7 @@
 """What an admin brings along from NVIDIA's device plugin, in the real driver: classes in files, a ConfigMap, the label of the Node."""
 
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,14 +62,21 @@ class BroughtAlong(Stage):
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[BroughtAlong]:
+def root() -> Iterator[Path]:
+    """A folder with a short path, for sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def stage(root: Path) -> Iterator[BroughtAlong]:
     for folder in ("classes", "nvidia", "host/sys/bus"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "config.yaml").write_text(DOCUMENT.format(root=tmp_path))
-    (tmp_path / "classes" / "classes.yaml").write_text(CLASS % "nvidia.com/gpu")
-    (tmp_path / "nvidia" / "any").write_text(SLICED)
+        (root / folder).mkdir(parents=True)
+    (root / "config.yaml").write_text(DOCUMENT.format(root=root))
+    (root / "classes" / "classes.yaml").write_text(CLASS % "nvidia.com/gpu")
+    (root / "nvidia" / "any").write_text(SLICED)
     with FakeApi() as api:
-        made = BroughtAlong(tmp_path, api)
+        made = BroughtAlong(root, api)
         node = api.object("nodes", made.node)
         node["metadata"]["labels"] = {"nvidia.com/device-plugin.config": "time-slicing"}
         api.put("nodes", node)
@@ -77,7 +85,7 @@ def stage(tmp_path: Path) -> Iterator[BroughtAlong]:
 
 
 def test_the_time_slicing_of_the_operator_is_what_the_kubelet_lists(
-    stage: BroughtAlong, tmp_path: Path
+    stage: BroughtAlong, root: Path
 ) -> None:
     stage.features_dir.mkdir(exist_ok=True)
     stage.start()
@@ -88,8 +96,8 @@ def test_the_time_slicing_of_the_operator_is_what_the_kubelet_lists(
         "NVIDIA's configuration any: flags.gdsEnabled: true: this d",
     ]
     # The key that the label names is added; and a class gets another name.
-    (tmp_path / "nvidia" / "time-slicing").write_text(SLICED.replace("4", "2"))
+    (root / "nvidia" / "time-slicing").write_text(SLICED.replace("4", "2"))
     stage.wait_for(lambda: stage.capacity() == {"nvidia.com/gpu": 16}, "2 shares of 8 GPUs")
     stage.wait_for(lambda: "nvidia.com/gpu.replicas=2\n" in stage.features(), "labels say it")
-    (tmp_path / "classes" / "classes.yaml").write_text(CLASS % "a.example.com/gpu")
+    (root / "classes" / "classes.yaml").write_text(CLASS % "a.example.com/gpu")
     stage.wait_for(lambda: stage.capacity().get("a.example.com/gpu") == 8, "8 GPUs of another name")

@@ -44,7 +44,7 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(wire.DEADLINES, "gpu", 0.1)
+    monkeypatch.setitem(wire.DEADLINES, "gpu", 0.5)
 
 
 def test_a_look_is_the_node(bed: Bed) -> None:
@@ -218,7 +218,7 @@ def test_a_gpu_whose_process_does_not_end_is_asked_again_after_hours_or_when_it_
 def test_a_question_whose_process_does_not_end_is_not_asked_by_another_process(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(wire.DEADLINES, "node", 0.1)
+    monkeypatch.setitem(wire.DEADLINES, "node", 0.5)
     bed.nvml.hang = {"nvmlInitWithFlags"}
     bed.link.held = True
     with pytest.raises(Temporary, match="did not answer `node`"):
@@ -242,7 +242,7 @@ def test_a_request_that_waited_for_another_gpu_is_not_held_against_its_own(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uuid = bed.hardware.look().gpus[1].uuid
-    monkeypatch.setitem(wire.DEADLINES, "processes", 0.1)
+    monkeypatch.setitem(wire.DEADLINES, "processes", 0.5)
     bed.nvml.hang = {("nvmlDeviceGetComputeRunningProcesses_v3", 1)}
     with pytest.raises(Temporary, match="did not answer `processes"):
         bed.hardware.processes(uuid)
@@ -252,7 +252,7 @@ def test_a_request_that_waited_for_another_gpu_is_not_held_against_its_own(
 def test_a_node_that_does_not_answer_is_tried_again(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(wire.DEADLINES, "node", 0.1)
+    monkeypatch.setitem(wire.DEADLINES, "node", 0.5)
     bed.nvml.hang = {"nvmlInitWithFlags"}
     with pytest.raises(Temporary, match="did not answer `node` within 0 s; it was replaced"):
         bed.hardware.look()
