@@ -64,11 +64,14 @@ def guarded(cluster: Cluster) -> Iterator[Cluster]:
     cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
+DRIVERS = "device-plugins cgroups registry pod-resources cdi features"
+
+
 @pytest.mark.parametrize(
     ("values", "volumes", "more"),
     [
-        ("hardware: {container: never}", "plugin cgroups registry pod-resources cdi features", ""),
-        ("", "host dev plugin cgroups registry pod-resources cdi features", PRIVILEGED),
+        ("hardware: {container: never}", f"plugin {DRIVERS}", ""),
+        ("", f"host dev plugin {DRIVERS}", PRIVILEGED),
         (CLEANUP, "plugins registry pod-resources cdi features", ""),
     ],
     ids=["driver", "hardware", "cleanup"],
