@@ -7,7 +7,7 @@ no device, because the devices are in use. It does not need the API server, whos
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
@@ -72,7 +72,7 @@ def plan_adoption(
                 variables.get(name, {}).get(ADMIN_VARIABLE) == "true" for name in device.cdi_ids
             ),
         )
-        for device in _named_devices(pod_devices)
+        for device in _as_prepared(_named_devices(pod_devices), variables)
     )
     claim = PreparedClaim(ref, Phase.STARTED, boot_id, devices, text)
     return Plan(ref, (MarkStarted(claim), MarkPrepared(ref.uid)), devices)
@@ -97,9 +97,17 @@ def plan_adoption_of(claim: Claim, text: str, *, place: NodePlace, boot_id: str)
             f"its CDI file describes {', '.join(sorted(variables)) or 'nothing that can be read'}, which is not what it is "
             f"allocated now; delete its pods when they can be spared"
         )
-    devices = _devices_of(results, names)
+    devices = _as_prepared(_devices_of(results, names), variables)
     row = PreparedClaim(claim.ref, Phase.STARTED, boot_id, devices, text, users_of(claim))
     return Plan(claim.ref, (MarkStarted(row), MarkPrepared(claim.ref.uid)), devices)
+
+
+def _as_prepared(
+    devices: Sequence[PreparedDevice], described: Iterable[str]
+) -> tuple[PreparedDevice, ...]:
+    """The devices in the order of the claim's CDI file: the kubelet got them in this order, and gets them so again."""
+    places = {name: place for place, name in enumerate(described)}
+    return tuple(sorted(devices, key=lambda device: min(map(places.__getitem__, device.cdi_ids))))
 
 
 def free_of_owners(plan: Plan | Refusal, state: NodeState) -> Plan | Refusal:

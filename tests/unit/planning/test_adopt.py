@@ -336,9 +336,10 @@ def test_what_somebody_has_by_now_does_not_stay() -> None:
 def test_the_row_is_told_from_what_stands_on_the_node() -> None:
     devices = held("gpu-1"), held("gpu-0", share="s1"), held("gpu-9")
     text = document(*devices, admin=("gpu-9",))
+    # In the order of the file, in which the kubelet got them when the claim was prepared.
     expected = (
-        prepared(devices[1]),
         prepared(devices[0]),
+        prepared(devices[1]),
         prepared(devices[2], admin=True),
     )
     assert plan_adoption(REF, devices, text, boot_id=A_BOOT) == Plan(
