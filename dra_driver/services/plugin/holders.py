@@ -20,7 +20,7 @@ force), the row is held: its units are listed as unhealthy, so that the kubelet 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from threading import Event, Lock
+from threading import Lock
 from typing import Protocol
 
 import structlog
@@ -41,7 +41,6 @@ from dra_driver.services.parts import AllClaims, NodeParts
 from dra_driver.services.release import Silence
 from dra_driver.services.take_back import devices_of, end_late, undo
 
-LOOK_SECONDS = 1.0
 LIST_SECONDS = 5.0  # between two questions to pod-resources while units are given out
 SETTLED_SECONDS = 1.0  # the kubelet notes the answer of Allocate at once
 GRACE_SECONDS = 10.0  # an admitted pod gets its cgroup at once
@@ -193,14 +192,6 @@ class Holders:
         return "" if self._is_over(row) else "its pod runs, or is about to start"
 
     # What it does on its own.
-
-    def run(self, stop: Event, *, wait: Callable[[Event, float], bool] = Event.wait) -> None:
-        """Look every LOOK_SECONDS until `stop`."""
-        while not wait(stop, LOOK_SECONDS):
-            try:
-                self.once()
-            except DriverError as error:
-                self._log.warning("units_not_looked_at", error=str(error))
 
     def once(self) -> None:
         """Learn the pods of rows, and take back what is free. Raises DriverError if the state cannot be read."""
