@@ -39,7 +39,8 @@ def test_a_wrong_fault_file_ends_it_before_anybody_is_asked(
     if content is not None:
         faults.write_text(content)
     places = [
-        f"--{name}={short_path}/{name}" for name in ("plugins-dir", "registry-dir", "cdi-dir")
+        f"--{name}={short_path}/{name}"
+        for name in ("plugins-dir", "registry-dir", "cdi-dir", "nfd-features-dir")
     ]
     told = ("--node-name=n", "--backend=simulated", f"--simulated-faults={faults}")
     environment = {

@@ -169,6 +169,7 @@ class BenchNode:
             "pod-resources-socket": self.root / "pod-resources.sock",
             "cgroup-root": self.root / "cgroup",
             "cdi-dir": self.memory / "cdi",
+            "nfd-features-dir": self.root / "features.d",
             "http-address": "127.0.0.1:0",
         }
         return [f"--{name}={value}" for name, value in flags.items()]

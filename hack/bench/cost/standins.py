@@ -51,6 +51,7 @@ class StandIns:
             "pod-resources-socket": self.kubelet.pod_resources_socket,
             "cgroup-root": self.kubelet.cgroup_root,
             "cdi-dir": self.root / "cdi",
+            "nfd-features-dir": self.root / "features.d",
             "http-address": "127.0.0.1:0",
             **more,
         }

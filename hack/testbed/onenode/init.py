@@ -24,6 +24,7 @@ NODE_FOLDERS = {
     KUBELET_FOLDER: "var-lib-kubelet",
     Path("/var/lib/cni"): "var-lib-cni",
     Path("/var/log"): "var-log",
+    Path("/etc/kubernetes"): "etc-kubernetes",  # the driver's feature file goes there
 }
 RUN_FOLDER = Path("/run")
 

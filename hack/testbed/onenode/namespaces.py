@@ -124,7 +124,7 @@ class Namespaces:
         self._mount_points: list[int] = []
 
     def open(self) -> None:
-        """Make them, with an empty kubelet folder, /run and /var/log."""
+        """Make them, with an empty kubelet folder, /run, /var/log and /etc/kubernetes."""
         for folder, below_root in init.NODE_FOLDERS.items():
             (self.root / below_root).mkdir(parents=True, exist_ok=True)
             self._mount_points.append(hold_mount_point(folder))

@@ -34,6 +34,7 @@ def arguments(root: Path) -> list[str]:
         *("cleanup", "--node-name", "node-1", "--keep-slices", "--cdi-dir", str(root / "cdi")),
         *("--plugins-dir", str(root / "plugins"), "--registry-dir", str(root / "registry")),
         *("--pod-resources-socket", str(root / "none.sock"), "--state-dir", str(root / "state")),
+        *("--nfd-features-dir", str(root / "features.d")),
     ]
 
 
