@@ -228,7 +228,7 @@ class PluginPath:
             self._deps.settings.plugin.strategy, self._policy.current().strategies, version
         )
 
-    def _read_checkpoint(self) -> tuple[object, KubeletCheckpoint | Unknown]:
+    def _read_checkpoint(self) -> tuple[str, KubeletCheckpoint | Unknown]:
         return self._checkpoint.versioned()
 
     def _pods(self) -> frozenset[PodUid] | Unknown:

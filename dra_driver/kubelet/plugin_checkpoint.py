@@ -15,7 +15,6 @@ The checksum is a hash of how Go prints the structure, so it is not checked here
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
@@ -54,17 +53,13 @@ class _File(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_File)
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """What changes with each version of a file."""
+NO_FILE = ""
+"""The version of a file that is not there."""
 
-    inode: int
-    size: int
-    changed_ns: int
 
-    @classmethod
-    def of(cls, status: os.stat_result) -> "_Version":
-        return cls(status.st_ino, status.st_size, status.st_ctime_ns)
+def _version_of(status: os.stat_result) -> str:
+    """What differs after each write, also for another process."""
+    return f"{status.st_ino}-{status.st_size}-{status.st_ctime_ns}"
 
 
 class CheckpointFile:
@@ -73,7 +68,7 @@ class CheckpointFile:
     def __init__(self, folder: Path, *, look_seconds: float = LOOK_SECONDS) -> None:
         self.path = folder / FILE_NAME
         self._mutex = Lock()
-        self._read: tuple[_Version | None, KubeletCheckpoint | Unknown] | None = None
+        self._read: tuple[str, KubeletCheckpoint | Unknown] | None = None
         self._watch = FolderWatch(folder, FILE_NAME.__eq__, look_seconds=look_seconds)
         self._waited = self._version()
 
@@ -81,10 +76,10 @@ class CheckpointFile:
         """The content, or why it is not known. A file that has not changed is not read again."""
         return self.versioned()[1]
 
-    def versioned(self) -> tuple[object, KubeletCheckpoint | Unknown]:
+    def versioned(self) -> tuple[str, KubeletCheckpoint | Unknown]:
         """The content, with a value that differs after each write of the kubelet."""
         with self._mutex:
-            if self._read is None or self._read[0] != self._version() or self._read[0] is None:
+            if self._read is None or self._read[0] != self._version() or self._read[0] == NO_FILE:
                 self._read = _read(self.path)
             return self._read
 
@@ -113,14 +108,14 @@ class CheckpointFile:
         """Free the file descriptors. No thread may be waiting."""
         self._watch.close()
 
-    def _version(self) -> _Version | None:
+    def _version(self) -> str:
         try:
-            return _Version.of(self.path.stat())
+            return _version_of(self.path.stat())
         except OSError:
-            return None
+            return NO_FILE
 
 
-def _read(path: Path) -> tuple[_Version | None, KubeletCheckpoint | Unknown]:
+def _read(path: Path) -> tuple[str, KubeletCheckpoint | Unknown]:
     try:
         # Not blocking, in case it is a named pipe.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -128,17 +123,17 @@ def _read(path: Path) -> tuple[_Version | None, KubeletCheckpoint | Unknown]:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 kind = Unknown(f"{path} is not a file; the kubelet writes a file there")
-                return _Version.of(status), kind
+                return _version_of(status), kind
             with open(descriptor, "rb", closefd=False) as file:
                 content = file.read(MOST_BYTES + 1)
         finally:
             os.close(descriptor)
     except OSError as error:
-        return None, Unknown(
+        return NO_FILE, Unknown(
             f"cannot read the kubelet's checkpoint {path}: {error.strerror}; "
             f"the kubelet writes it when a device plugin has registered"
         )
-    return _Version.of(status), _decoded(content, path)
+    return _version_of(status), _decoded(content, path)
 
 
 def _decoded(content: bytes, path: Path) -> KubeletCheckpoint | Unknown:

@@ -64,16 +64,27 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class CallBegun:
+    """What a node showed when the kubelet called Allocate, which names no pod: the version of the kubelet's checkpoint, and the pods that had a
+    cgroup. The call is for none of these pods, since a pod gets its cgroup after its admission.
+    """
+
+    checkpoint: str
+    pods: frozenset[PodUid]
+
+
+@dataclass(frozen=True, slots=True)
 class Users:
     """The pods that may have used the claim on this node. `pods` is None if they are not known at all.
 
     `sole`: the claim was created for one pod, so no other pod may ever use it. `unnamed`: the claim was also reserved for something
-    that is no pod, so some of its pods are not known.
+    that is no pod, so some of its pods are not known. `call` is for a row of the device plugin API, until its pod is known.
     """
 
     pods: tuple[PodUid, ...] | None = None
     sole: bool = False
     unnamed: bool = False
+    call: CallBegun | None = None
 
     def joined(self, other: "Users") -> "Users":
         """The users of both, each pod once, in the order in which they came."""

@@ -20,7 +20,15 @@ import msgspec
 from dra_driver.model.claim import ClaimRef, DeviceConfig
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, PoolName, ShareId
 from dra_driver.model.lease import Lease
-from dra_driver.model.state import NOBODY_KNOWN, Held, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.model.state import (
+    NOBODY_KNOWN,
+    CallBegun,
+    Held,
+    Phase,
+    PreparedClaim,
+    PreparedDevice,
+    Users,
+)
 
 Row = tuple[str, str, str, str, str, str, str, str | None, str | None, str | None, str | None]
 _FIRST_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
@@ -83,7 +91,10 @@ def dump_users(uid: ClaimUid, users: Users) -> str | None:
     """Return the text of the column `users`; NULL if no user is known."""
     if users == NOBODY_KNOWN:
         return None
-    return _sealed(uid, {"pods": users.pods, "sole": users.sole, "unnamed": users.unnamed})
+    entry: dict[str, object] = {"pods": users.pods, "sole": users.sole, "unnamed": users.unnamed}
+    if users.call is not None:
+        entry["call"] = {"checkpoint": users.call.checkpoint, "pods": sorted(users.call.pods)}
+    return _sealed(uid, entry)
 
 
 def dump_held(uid: ClaimUid, held: Held | None) -> str | None:
@@ -176,7 +187,13 @@ def _seal(uid: ClaimUid, entry: Mapping[str, object]) -> str:
 def _users(entry: Mapping[str, Any]) -> Users:
     pods = entry["pods"]
     known = None if pods is None else tuple(map(PodUid, pods))
-    return Users(known, entry["sole"], entry["unnamed"])
+    return Users(known, entry["sole"], entry["unnamed"], _call(entry.get("call")))
+
+
+def _call(entry: Mapping[str, Any] | None) -> CallBegun | None:
+    if entry is None:
+        return None
+    return CallBegun(str(entry["checkpoint"]), frozenset(map(PodUid, entry["pods"])))
 
 
 def _held(entry: Mapping[str, Any]) -> Held:

@@ -76,7 +76,7 @@ class ForeignWitnesses:
     `active` are the units of active pods; `presence` is None if the admin does not want the cgroups to be the proof.
     """
 
-    checkpoint: Callable[[], tuple[object, KubeletCheckpoint | Unknown]]
+    checkpoint: Callable[[], tuple[str, KubeletCheckpoint | Unknown]]
     allocatable: Callable[[], Mapping[str, int] | Unknown]
     active: Callable[[], frozenset[PodUnits] | Unknown]
     presence: Callable[[Collection[PodUid]], Mapping[PodUid, Presence]] | None

@@ -76,10 +76,10 @@ class PluginNode(LocalNode):
             answers=lambda: Answers(all_edits),
         )
 
-    def _checkpoint(self) -> tuple[object, KubeletCheckpoint | Unknown]:
+    def _checkpoint(self) -> tuple[str, KubeletCheckpoint | Unknown]:
         if self.silent:
-            return None, Unknown(self.silent)
-        return self.writes, KubeletCheckpoint(self.containers)
+            return "", Unknown(self.silent)
+        return str(self.writes), KubeletCheckpoint(self.containers)
 
     def _pods(self) -> frozenset[PodUid] | Unknown:
         return Unknown(self.silent) if self.silent else frozenset(self.cgroups)

@@ -7,7 +7,7 @@ checkpoint tells that afterwards (`dra_driver.services.plugin.holders`).
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -17,7 +17,7 @@ from dra_driver.model.ids import ClaimUid, DeviceName, UnitId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import ConfigureDevice, Decision, MarkStarted, Plan, Refusal, Step
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, ContainerAnswer, PluginResource, Sharing
-from dra_driver.model.state import NOBODY_KNOWN, NodeState
+from dra_driver.model.state import CallBegun, NodeState, Users
 from dra_driver.planning.prepare import NodePlace, plan_prepare
 
 MEMORY_VARIABLE = "DRA_DEVICE_MEMORY"
@@ -60,19 +60,25 @@ def claim_of(
     return Claim(ref, results, resource.configs, unnamed_users=True)
 
 
-def plan_allocate(
-    resource: PluginResource,
-    claim: Claim,
-    *,
-    place: NodePlace,
-    inventory: Inventory,
-    state: NodeState,
-    hooks: bool,
-) -> Decision:
-    """Return a plan for the units of a container, a refusal, or a conflict with the owner of a device.
-
-    `claim` is that of `claim_of`, `state` has the owners of its devices. Without `hooks` the containers cannot have any.
+@dataclass(frozen=True, slots=True)
+class AllocateCall:
+    """A call for units of a resource, as the claim that `claim_of` made of it. Without `hooks` its containers cannot have any. Its row keeps
+    `begun`, for a process that did not answer the call itself.
     """
+
+    resource: PluginResource
+    claim: Claim
+    hooks: bool = True
+    begun: CallBegun | None = None
+
+
+def plan_allocate(
+    call: AllocateCall, *, place: NodePlace, inventory: Inventory, state: NodeState
+) -> Decision:
+    """Return a plan for the units of a container, a refusal, or a conflict with the owner of a device. `state` has the owners of its
+    devices.
+    """
+    claim = call.claim
     shared = {
         DeviceName(result.device) for result in claim.results or () if result.share_id is not None
     }
@@ -82,19 +88,19 @@ def plan_allocate(
     match found:
         case Refusal(reason):
             claimed = f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}"
-            return Refusal(reason.replace(claimed, _asked(resource)))
+            return Refusal(reason.replace(claimed, _asked(call.resource)))
         case Plan(ref, steps, devices):
-            return Plan(ref, _steps(steps, hooks=hooks), devices)
+            return Plan(ref, _steps(steps, call), devices)
         case _:
             return found
 
 
-def _steps(steps: Sequence[Step], *, hooks: bool) -> tuple[Step, ...]:
+def _steps(steps: Sequence[Step], call: AllocateCall) -> tuple[Step, ...]:
     rows = [step.claim for step in steps if isinstance(step, MarkStarted)]
     leases = [step.lease for step in steps if isinstance(step, ConfigureDevice)]
     return (
-        *(MarkStarted(replace(row, users=NOBODY_KNOWN)) for row in rows),
-        *(ConfigureDevice(replace(lease, hooks=hooks)) for lease in leases),
+        *(MarkStarted(replace(row, users=Users(call=call.begun))) for row in rows),
+        *(ConfigureDevice(replace(lease, hooks=call.hooks)) for lease in leases),
     )
 
 

@@ -21,7 +21,12 @@ from dra_driver.model.plan import Decision, OwnerConflict, Plan, Refusal
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, ContainerAnswer, PluginResource
 from dra_driver.model.state import PreparedClaim, PreparedDevice
 from dra_driver.planning.finish import started_row
-from dra_driver.planning.plugin.allocate import claim_of, plan_allocate, told_its_share
+from dra_driver.planning.plugin.allocate import (
+    AllocateCall,
+    claim_of,
+    plan_allocate,
+    told_its_share,
+)
 from dra_driver.planning.plugin.rows import edits_of, units_of
 from dra_driver.planning.prepare import own_keys
 from dra_driver.services.claim_locks import ClaimLocks
@@ -184,17 +189,11 @@ class AllocateUnits:
     def _decide(self, call: _Call, claim: Claim, inventory: Inventory) -> Decision:
         parts = self._parts
         parts.learn(inventory)
-        self._holders.expect(claim.ref.uid)
+        begun = self._holders.expect(claim.ref.uid)
         with parts.store.transaction("started") as transaction:
             state = transaction.read(keys=own_keys(claim, parts.place))
-            decision = plan_allocate(
-                call.resource,
-                claim,
-                place=parts.place,
-                inventory=inventory,
-                state=state,
-                hooks=call.hooks,
-            )
+            asked = AllocateCall(call.resource, claim, call.hooks, begun)
+            decision = plan_allocate(asked, place=parts.place, inventory=inventory, state=state)
             if isinstance(decision, Plan):
                 parts.executor.mark(transaction, decision.steps[:1])
         return decision

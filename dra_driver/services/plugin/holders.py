@@ -17,10 +17,9 @@ moment, and its containers start again without a call. If pod-resources stop lis
 force), the row is held: its units are listed as unhealthy, so that the kubelet gives them to nobody.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from threading import Lock
 from typing import Protocol
 
 import structlog
@@ -33,11 +32,12 @@ from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
 from dra_driver.model.plan import Forget
 from dra_driver.model.plugin import KubeletCheckpoint
 from dra_driver.model.presence import Gone
-from dra_driver.model.state import PreparedClaim, Unknown, Users
+from dra_driver.model.state import CallBegun, PreparedClaim, Unknown, Users
 from dra_driver.planning.plugin.rows import shares_units, units_of
 from dra_driver.planning.unprepare import plan_unanswered
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import AllClaims, NodeParts
+from dra_driver.services.plugin.memory import Memory, Remembered
 from dra_driver.services.release import Silence
 from dra_driver.services.take_back import devices_of, end_late, undo
 
@@ -59,7 +59,7 @@ class Witnesses:
     one; None while none serves pod-resources.
     """
 
-    checkpoint: Callable[[], tuple[object, KubeletCheckpoint | Unknown]]
+    checkpoint: Callable[[], tuple[str, KubeletCheckpoint | Unknown]]
     pods: Callable[[], frozenset[PodUid] | Unknown]
     active_units: Callable[[ResourceName], frozenset[UnitId] | Unknown]
     kubelet: Callable[[], object]
@@ -83,28 +83,6 @@ class PluginStore(Protocol):
         """Read without a transaction."""
 
 
-@dataclass(slots=True)
-class _Known:
-    """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
-
-    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A
-    moment after the answer, each checkpoint that the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at
-    that time. `before` are the pods that had a cgroup when the call began; None if another process answered it. `in_call`: the call is not
-    answered yet; `unanswered`: it was answered with an error.
-    """
-
-    since: float
-    awaited: bool = True
-    begun: object = None
-    read: object = None
-    settled: object = None
-    before: frozenset[PodUid] | None = None
-    in_call: bool = False
-    unanswered: bool = False
-    was_seen: bool = False
-    was_listed: bool = False
-
-
 class Holders:
     """Looks after the rows of the device plugin API. `once` may be called at any time. It calls `freed` after a change of what can be
     given out.
@@ -124,8 +102,7 @@ class Holders:
         self._witnesses = witnesses
         self._freed = freed
         self._log: FilteringBoundLogger = log or structlog.get_logger()
-        self._mutex = Lock()
-        self._known: dict[ClaimUid, _Known] = {}
+        self._memory = Memory(parts.clock)
         self._list_at = 0.0
         self._kubelet: object = None
 
@@ -136,23 +113,21 @@ class Holders:
 
     # What AllocateUnits tells and asks.
 
-    def expect(self, uid: ClaimUid) -> None:
-        """A call begins: what the witnesses say now has nothing to do with it."""
-        known = self._of(uid)
-        known.in_call = known.awaited = True
-        known.begun, _ = self._witnesses.checkpoint()
-        known.settled = None
+    def expect(self, uid: ClaimUid) -> CallBegun | None:
+        """A call begins: what the witnesses say now has nothing to do with it. Returns what they say; None if they are silent."""
+        version, _ = self._witnesses.checkpoint()
         pods = self._witnesses.pods()
-        known.before = None if isinstance(pods, Unknown) else pods
+        begun = None if isinstance(pods, Unknown) else CallBegun(version, pods)
+        self._memory.begin(uid, version, begun)
+        return begun
 
     def answered(self, uid: ClaimUid) -> None:
         """The kubelet gets the units."""
-        known = self._of(uid)
-        known.since, known.in_call = self._parts.clock(), False
+        self._memory.answered(uid)
 
     def give_up(self, row: PreparedClaim, locks: ClaimLocks) -> None:
         """The kubelet gets an error, so no container can start with the row: take it back. If work on it goes on, that is done later."""
-        known = self._of(row.ref.uid)
+        known = self._memory.of(row)
         known.unanswered, known.in_call = True, False
         if locks.holds(row.ref.uid):
             self._forget(row, locks)
@@ -165,7 +140,7 @@ class Holders:
         if row is None:
             return ""
         row = self._identified(row)
-        known = self._of(ref.uid)
+        known = self._memory.of(row)
         if row.held is None and not (row.ref.name == resource and units_of(row) & units):
             # Other units of the same hardware: a share and the whole device, or two resources. So the call says nothing about the row's pod.
             return self.needed(row) or self._take_back(ref, ENDED, until)
@@ -187,7 +162,7 @@ class Holders:
         """Return why a row must stay, although a claim asks for its device; empty if it is free for all that is known."""
         if row.boot_id != self._store.boot_id:
             return self._needed_after_boot(row)
-        if row.users.pods is None or self._of(row.ref.uid).awaited:
+        if row.users.pods is None or self._memory.of(row).awaited:
             return "the kubelet's checkpoint has not named its pod yet"
         return "" if self._is_over(row) else "its pod runs, or is about to start"
 
@@ -196,7 +171,7 @@ class Holders:
     def once(self) -> None:
         """Learn the pods of rows, and take back what is free. Raises DriverError if the state cannot be read."""
         rows = self.rows()
-        self._remember(rows)
+        self._memory.keep(rows)
         current = [
             self._identified(row)
             for row in rows
@@ -204,7 +179,7 @@ class Holders:
         ]
         unlisted = self._unlisted(current)
         for row in current:
-            known = self._of(row.ref.uid)
+            known = self._memory.of(row)
             if known.in_call:
                 continue
             if known.unanswered or (row.users.pods is None and self._has_failed(row, known)):
@@ -216,25 +191,13 @@ class Holders:
             elif row.ref.uid in unlisted:
                 self._tried(row, FORGOTTEN)
 
-    def _remember(self, rows: Iterable[PreparedClaim]) -> None:
-        uids = {row.ref.uid for row in rows}
-        with self._mutex:
-            # A call that has just begun has no row yet.
-            self._known = {
-                uid: known for uid, known in self._known.items() if uid in uids or known.in_call
-            }
-
-    def _of(self, uid: ClaimUid) -> _Known:
-        with self._mutex:
-            return self._known.setdefault(uid, _Known(self._parts.clock()))
-
     def _identified(self, row: PreparedClaim) -> PreparedClaim:
         """Write the pod of the row into the state, if the checkpoint names it.
 
         Also if it has named one before: the kubelet may have written the file from what it knew before the call, and another process does not
         know when the call began. Such an entry names the pod that had the units last.
         """
-        known = self._of(row.ref.uid)
+        known = self._memory.of(row)
         if known.in_call or not row.ref.name or row.held is not None:
             return row
         written, checkpoint = self._witnesses.checkpoint()
@@ -254,14 +217,14 @@ class Holders:
         self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
         return self._parts.row(row.ref.uid) or row
 
-    def _has_failed(self, row: PreparedClaim, known: _Known) -> bool:
+    def _has_failed(self, row: PreparedClaim, known: Remembered) -> bool:
         """Whether the admission of the row's container has failed: nothing was written since, for long, and no active pod has it."""
         written, checkpoint = self._witnesses.checkpoint()
         same = not isinstance(checkpoint, Unknown) and written == known.begun
         late = self._parts.clock() - known.since >= ADMISSION_SECONDS
         return known.before is not None and same and late and not self._is_listed(row)
 
-    def _suspect(self, row: PreparedClaim, known: _Known) -> None:
+    def _suspect(self, row: PreparedClaim, known: Remembered) -> None:
         """Checkpoints were written since the call, and the one that is there does not name the row. So every pod that has come since may
         have it, and nobody else.
         """
@@ -276,13 +239,13 @@ class Holders:
         self._name_suspects(row, known)
         self._tried(row, FORGOTTEN)
 
-    def _name_suspects(self, row: PreparedClaim, known: _Known) -> None:
+    def _name_suspects(self, row: PreparedClaim, known: Remembered) -> None:
         pods = self._witnesses.pods()
         if known.before is not None and not isinstance(pods, Unknown):
             with self._parts.store.transaction("joined") as transaction:
                 transaction.add_users(row.ref.uid, Users(tuple(sorted(pods - known.before))))
 
-    def _take_back_unnamed(self, row: PreparedClaim, known: _Known, until: float) -> str:
+    def _take_back_unnamed(self, row: PreparedClaim, known: Remembered, until: float) -> str:
         written, checkpoint = self._witnesses.checkpoint()
         unwritten = not isinstance(checkpoint, Unknown) and written == known.begun
         if known.before is not None and unwritten:
@@ -298,7 +261,7 @@ class Holders:
             return self._is_listed(row)
         found = presence(row.users.pods or ())
         if any(not isinstance(one, Gone) for one in found.values()):
-            self._of(row.ref.uid).was_seen = True
+            self._memory.of(row).was_seen = True
             return True
         return False
 
@@ -326,7 +289,7 @@ class Holders:
         if self._parts.usage.presence is None and self._is_named(row):
             # Only the kubelet is left to say it, and a new one lists no pod at first: `_unlisted` knows how long it is the same one.
             return False
-        known = self._of(row.ref.uid)
+        known = self._memory.of(row)
         age = self._parts.clock() - known.since
         if known.awaited:
             return age >= ADMISSION_SECONDS and not self._is_listed(row)
@@ -348,15 +311,13 @@ class Holders:
             return frozenset()
         if kubelet != self._kubelet:
             self._kubelet = kubelet
-            with self._mutex:
-                for known in self._known.values():
-                    known.was_listed = False
+            self._memory.forget_lists()
         gone: set[ClaimUid] = set()
         for name, active in lists.items():
             for row in rows:
                 if isinstance(active, Unknown) or row.ref.name != name:
                     continue
-                known, listed = self._of(row.ref.uid), bool(units_of(row) & active)
+                known, listed = self._memory.of(row), bool(units_of(row) & active)
                 if known.was_listed and not listed:
                     gone.add(row.ref.uid)
                 known.was_listed = known.was_listed or listed

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from dra_driver.model.claim import DeviceConfig
-from dra_driver.model.ids import DeviceName, ShareId
+from dra_driver.model.ids import DeviceName, PodUid, ShareId
 from dra_driver.model.lease import Lease
 from dra_driver.model.state import (
     NOBODY_KNOWN,
+    CallBegun,
     Held,
     Phase,
     PreparedClaim,
@@ -162,6 +163,14 @@ def test_a_column_that_an_older_file_does_not_have_is_read_as_null() -> None:
 def test_users_without_pods_are_read() -> None:
     unknown = replace(CLAIM, users=Users(None, unnamed=True))
     assert load_claim(dump_claim(unknown)) == unknown
+
+
+def test_a_row_keeps_what_the_node_showed_until_a_pod_is_named() -> None:
+    begun = Users(call=CallBegun("12-345-6", frozenset({PodUid("pod-2"), PodUid("pod-1")})))
+    waiting = replace(CLAIM, users=begun)
+    assert load_claim(dump_claim(waiting)) == waiting
+    assert begun.joined(Users(call=None)) == begun
+    assert begun.joined(Users((PodUid("pod-3"),))) == Users((PodUid("pod-3"),))
 
 
 def test_a_row_of_a_driver_without_digests_is_read() -> None:

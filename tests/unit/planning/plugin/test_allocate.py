@@ -7,13 +7,26 @@ import pytest
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ResourceName, ShareId, UnitId
+from dra_driver.model.ids import (
+    ClaimUid,
+    DeviceKey,
+    DeviceName,
+    PodUid,
+    ResourceName,
+    ShareId,
+    UnitId,
+)
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import ConfigureDevice, MarkStarted, OwnerConflict, Plan, Refusal
 from dra_driver.model.plugin import ContainerAnswer, PluginResource, Sharing, Unit
-from dra_driver.model.state import NOBODY_KNOWN, PreparedDevice
-from dra_driver.planning.plugin.allocate import claim_of, plan_allocate, told_its_share
+from dra_driver.model.state import CallBegun, PreparedDevice, Users
+from dra_driver.planning.plugin.allocate import (
+    AllocateCall,
+    claim_of,
+    plan_allocate,
+    told_its_share,
+)
 from dra_driver.testing.builders import (
     A_BOOT,
     A_DRIVER,
@@ -29,6 +42,7 @@ UID = ClaimUid("plugin-0a1b2c3d-0000-4000-8000-000000000001")
 REF = ClaimRef("device-plugin", "nvidia.com/gpu", UID)
 ONE, TWO = Unit(UnitId("GPU-0"), DeviceName("gpu-0")), Unit(UnitId("GPU-1"), DeviceName("gpu-1"))
 REPLICA = Unit(UnitId("GPU-0::1"), DeviceName("gpu-0"), ShareId("replica-1"))
+BEGUN = CallBegun("7", frozenset({PodUid("pod-before")}))
 MEMORY = Unit(UnitId("GPU-1::2"), DeviceName("gpu-1"), ShareId("memory-2"), {"memory": "1Gi"})
 
 
@@ -48,7 +62,8 @@ def a_claim(resource: PluginResource, *ids: str) -> Claim:
 
 def planned(resource: PluginResource, *ids: str, hooks: bool = True, **more):
     values = {"inventory": an_inventory(2), "state": a_state()} | more
-    return plan_allocate(resource, a_claim(resource, *ids), place=A_PLACE, hooks=hooks, **values)
+    call = AllocateCall(resource, a_claim(resource, *ids), hooks, BEGUN)
+    return plan_allocate(call, place=A_PLACE, **values)
 
 
 def test_units_become_the_results_of_a_claim_in_the_order_of_the_call() -> None:
@@ -122,7 +137,7 @@ def test_the_plan_is_that_of_a_claim_whose_pod_nobody_knows() -> None:
     started, configure = plan.steps
     assert isinstance(started, MarkStarted)
     row = started.claim
-    assert (row.ref, row.boot_id, row.users) == (REF, A_BOOT, NOBODY_KNOWN)
+    assert (row.ref, row.boot_id, row.users) == (REF, A_BOOT, Users(call=BEGUN))
     (cdi_id,) = row.devices[0].cdi_ids
     assert row.devices == (
         PreparedDevice(("GPU-0",), A_POOL, DeviceName("gpu-0"), (cdi_id,), "uuid-gpu-0"),

@@ -50,6 +50,17 @@ def pass_time(node: PluginNode, seconds: float) -> None:
     node.clock.now += seconds
 
 
+in_either_process = pytest.mark.parametrize("another_process", [False, True])
+"""Whether the process that answered is killed, and another one goes on."""
+
+
+def replaced(node: PluginNode, another_process: bool) -> None:
+    if another_process:
+        node.restart()
+        node.recover()
+        assert node.taking_up.once()
+
+
 def test_a_container_gets_its_units_and_the_row_learns_the_pod(node: PluginNode) -> None:
     answer = given(node.admit("pod-a", ONE, TWO))
     assert [one.path for one in answer.device_nodes] == [
@@ -161,8 +172,12 @@ def test_a_unit_given_again_to_another_pod_belongs_to_both(node: PluginNode) -> 
     assert node.owned() == set()
 
 
-def test_a_pod_that_was_refused_in_the_end_leaves_its_unit_to_the_next(node: PluginNode) -> None:
+@in_either_process
+def test_a_pod_that_was_refused_in_the_end_leaves_its_unit_to_the_next(
+    node: PluginNode, another_process: bool
+) -> None:
     given(node.allocate(ONE))  # and another plugin refuses: the kubelet writes nothing
+    replaced(node, another_process)
     node.look()
     given(node.admit("pod-b", ONE))
     node.run("pod-b")
@@ -171,10 +186,13 @@ def test_a_pod_that_was_refused_in_the_end_leaves_its_unit_to_the_next(node: Plu
     assert row.users.pods == ("pod-b",)
 
 
+@in_either_process
 def test_a_pod_that_was_refused_and_that_nobody_follows_is_free_after_a_while(
-    node: PluginNode,
+    node: PluginNode, another_process: bool
 ) -> None:
     given(node.allocate(ONE))
+    replaced(node, another_process)
+    node.look()
     pass_time(node, ADMISSION_SECONDS - 1)
     node.look()
     assert node.owned() == {"gpu-0"}
@@ -183,12 +201,15 @@ def test_a_pod_that_was_refused_and_that_nobody_follows_is_free_after_a_while(
     assert node.owned() == set()
 
 
+@in_either_process
 def test_a_pod_that_no_checkpoint_names_is_searched_among_those_that_came_since(
-    node: PluginNode,
+    node: PluginNode, another_process: bool
 ) -> None:
     node.run("older")
     given(node.allocate(ONE))
+    replaced(node, another_process)
     node.run("pod-a")  # its entry was written and replaced before anybody read it
+    node.look()
     pass_time(node, SETTLED_SECONDS)
     node.look()
     pass_time(node, GRACE_SECONDS)
@@ -317,17 +338,19 @@ def test_the_next_pod_gets_a_device_while_the_empty_cgroup_of_an_ended_pod_is_re
     assert row.users.pods == ("pod-b",)
 
 
-def test_the_pod_is_learned_although_an_older_entry_was_read_first(node: PluginNode) -> None:
+def test_an_older_entry_names_nobody_after_a_restart_either(node: PluginNode) -> None:
     node.write("older", ONE)  # it has ended, and the kubelet keeps its entry
     given(node.allocate(ONE))
     node.restart()  # another process leads, before the kubelet has written anything
     node.recover()
     node.look()
+    (row,) = node.rows()
+    assert row.users.pods is None
     node.write("pod-a", ONE)
     node.run("pod-a")
     node.look()
     (row,) = node.rows()
-    assert row.users.pods == ("older", "pod-a")
+    assert row.users.pods == ("pod-a",)
     pass_time(node, GRACE_SECONDS + 1)
     node.look()
     assert node.owned() == {"gpu-0"}
