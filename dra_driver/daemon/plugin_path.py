@@ -38,7 +38,7 @@ from dra_driver.services.plugin.take_up import TakeUp
 
 GRACE_SECONDS = 2.0
 TRY_SECONDS = 1.0
-BUSY_SECONDS = 1.0
+BUSY_SECONDS = 2.0  # a call for the units of an ended pod looks for itself
 IDLE_SECONDS = 60.0
 
 
@@ -146,7 +146,7 @@ class PluginPath:
         return self._take_up.has_looked
 
     def _run_holders(self, stop: Event) -> None:
-        """Look after each change of the kubelet's checkpoint, and every second while anything is given out."""
+        """Look after each change of the kubelet's checkpoint, and every BUSY_SECONDS while anything is given out."""
         while not stop.is_set():
             try:
                 self._holders.once()

@@ -3,10 +3,12 @@
 
 The kernel reports it (inotify), so a waiting thread sleeps until something happens. A process may be refused an inotify instance,
 because a user has only 128 by default, and the folder may not exist yet. So each wait ends after LOOK_SECONDS at most, and the caller
-looks at the files itself: without inotify it is only later.
+looks at the files itself: without inotify it is only later. While the kernel reports, a wait may take WATCHED_LOOK_SECONDS: it does not
+report that something is mounted over the folder.
 """
 
 import ctypes
+import math
 import os
 import select
 import struct
@@ -16,6 +18,7 @@ from pathlib import Path
 from threading import Lock
 
 LOOK_SECONDS = 1.0
+WATCHED_LOOK_SECONDS = 10.0
 # From <sys/inotify.h>; these numbers are the kernel's interface.
 _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x8, 0x40, 0x80, 0x100, 0x200
 _MOVE_SELF, _DELETE_SELF, _OVERFLOW, _IGNORED, _ONLYDIR = 0x800, 0x400, 0x4000, 0x8000, 0x1000000
@@ -52,8 +55,10 @@ class FolderWatch:
         """
         if self._watch < 0 and self._begin():
             return True  # what happened before the watch began was not reported
-        timeout = max(0.0, min(seconds, self._look_seconds))
-        ready = {descriptor for descriptor, _ in self._poll.poll(timeout * 1000)}
+        longest = WATCHED_LOOK_SECONDS if self._watch >= 0 else self._look_seconds
+        # Rounded up: a wait that ends a fraction of a millisecond early is followed by another one.
+        timeout = math.ceil(max(0.0, min(seconds, longest)) * 1000)
+        ready = {descriptor for descriptor, _ in self._poll.poll(timeout)}
         if self._wakes in ready:
             with suppress(BlockingIOError):
                 os.eventfd_read(self._wakes)

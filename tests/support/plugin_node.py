@@ -146,6 +146,6 @@ class PluginNode(LocalNode):
         self.recover()
 
     def look(self) -> None:
-        """What the leader does every second."""
+        """What the leader does every few seconds."""
         self.holders.once()
         self.keeper.once()

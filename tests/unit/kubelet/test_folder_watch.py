@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dra_driver.kubelet.folder_watch import LOOK_SECONDS, FolderWatch
+from dra_driver.kubelet.folder_watch import LOOK_SECONDS, WATCHED_LOOK_SECONDS, FolderWatch
 
 HANG_SECONDS = 300
 
@@ -116,5 +116,24 @@ def test_a_closed_watch_can_be_woken(folder: Path) -> None:
     watch.close()
 
 
-def test_a_thread_at_rest_wakes_once_a_second() -> None:
-    assert LOOK_SECONDS >= 1
+class Asked:
+    """Notes for how many milliseconds a wait asks the kernel."""
+
+    def __init__(self) -> None:
+        self.for_milliseconds: list[float] = []
+
+    def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+        self.for_milliseconds.append(milliseconds)
+        return []
+
+
+def test_a_thread_at_rest_wakes_at_most_once_a_second(folder: Path) -> None:
+    watched, unwatched = (FolderWatch(one, lambda _: True) for one in (folder, folder / "none"))
+    asked = watched._poll = unwatched._poll = Asked()  # type: ignore[assignment]
+    for watch in (watched, unwatched):
+        assert not watch.wait(HANG_SECONDS)
+    assert not watched.wait(0.0001)
+    assert asked.for_milliseconds == [WATCHED_LOOK_SECONDS * 1000, LOOK_SECONDS * 1000, 1]
+    assert min(WATCHED_LOOK_SECONDS, LOOK_SECONDS) >= 1
+    watched.close()
+    unwatched.close()

@@ -161,7 +161,7 @@ def test_the_wait_ends_with_the_driver(file: CheckpointFile) -> None:
 
 
 def test_a_wait_that_nobody_wakes_looks_at_stop_itself(tmp_path: Path) -> None:
-    file = CheckpointFile(tmp_path, look_seconds=0.001)
+    file = CheckpointFile(tmp_path / "not-yet-made", look_seconds=0.001)
     stop = Event()
     with ThreadPoolExecutor() as pool:
         waits = pool.submit(file.wait_changed, stop, HANG_SECONDS)
