@@ -107,7 +107,8 @@ class HttpEndpoint:
                 self._waker.send(b"!")
 
     def _poll(self) -> None:
-        for key, _ in self._selector.select(TICK_SECONDS):
+        is_timed = self._connections or self._paused_until
+        for key, _ in self._selector.select(TICK_SECONDS if is_timed else None):
             found = key.fileobj
             if found is self._listening:
                 self._accept()

@@ -16,6 +16,7 @@ from dra_driver.daemon.http_endpoint import (
     CONNECTION_LIMIT,
     HEADER_BYTES,
     REQUEST_SECONDS,
+    TICK_SECONDS,
     Check,
     HttpEndpoint,
 )
@@ -230,6 +231,24 @@ def test_a_connection_has_so_many_seconds_in_all(said: bytes) -> None:
         now[0] += 0.2
         wait_until(lambda: not endpoint._connections)
         heard(slow)
+
+
+def test_while_nobody_is_connected_it_waits_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = HttpEndpoint(("127.0.0.1", 0), CollectorRegistry(), {"/livez": tuple})
+    waits: list[float | None] = []
+    real = endpoint._selector.select
+
+    def select(seconds: float | None) -> object:
+        waits.append(seconds)
+        return real(DEADLINE)  # there is always something to read here
+
+    monkeypatch.setattr(endpoint._selector, "select", select)
+    with say(endpoint, b"GET /livez HTTP/1.1\r\n") as slow:
+        endpoint._poll()
+        slow.sendall(b"x")
+        endpoint._poll()
+    assert waits == [None, TICK_SECONDS]
+    endpoint.close()
 
 
 def test_without_descriptors_it_rests_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
