@@ -66,5 +66,6 @@ def not_served(server: str, found: str) -> NotServed:
     return NotServed(
         f"{server} does not serve {GROUP} in a version that this driver speaks ({spoken}): {found}; on Kubernetes 1.34 and "
         f"later it is on by default, on 1.32 and 1.33 enable the feature gate DynamicResourceAllocation and start the API "
-        f"server with --runtime-config={GROUP}/v1beta1=true"
+        f"server with --runtime-config={GROUP}/v1beta1=true; until then pods get devices by the extended resources in their containers' "
+        f"limits and not by claims (docs/older-clusters.md)"
     )

@@ -24,13 +24,6 @@ class MigStrategy(Enum):
     MIXED = "mixed"
 
 
-class IdStrategy(Enum):
-    """By what the variables in a container name its devices."""
-
-    UUID = "uuid"
-    INDEX = "index"
-
-
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
     """Some devices of a resource: the first `count`, or those that are named.
@@ -89,7 +82,6 @@ class PluginPolicy:
     sharing: tuple[SharingRule, ...] = ()
     resources: tuple[ResourceRule, ...] = ()
     strategies: tuple[Strategy, ...] = ()
-    ids: IdStrategy | None = None
     packed: bool | None = None
     paths: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -102,7 +94,6 @@ class PluginPolicy:
             sharing=self.sharing + others,
             resources=self.resources + other.resources,
             strategies=self.strategies or other.strategies,
-            ids=self.ids or other.ids,
             packed=other.packed if self.packed is None else self.packed,
             paths=MappingProxyType({**other.paths, **self.paths}),
         )

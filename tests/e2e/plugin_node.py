@@ -9,7 +9,7 @@ import json
 import re
 import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -155,8 +155,10 @@ class PluginStory(Story):
         init: bool = False,
         grace_seconds: int = 30,
         restart: str = "Never",
+        affinity: Sequence[Mapping[str, object]] = (),
     ) -> None:
-        """Create a pod that asks for so many devices; with `init` an init container asks for them as well.
+        """Create a pod that asks for so many devices; with `init` an init container asks for them as well. `affinity` are the expressions that the
+        Node's labels must fulfil.
 
         Process 1 of a container hears no SIGTERM, so the pod takes its whole grace period.
         """
@@ -171,6 +173,11 @@ class PluginStory(Story):
             script = "env | grep GPU_DEVICE_ | sort >/dev/termination-log"
             first = {"name": "first", **common, "command": ["sh", "-c", script]}
             spec["initContainers"] = [first]
+        if affinity:
+            terms = {"nodeSelectorTerms": [{"matchExpressions": list(affinity)}]}
+            spec["affinity"] = {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+            }
         metadata = {"name": name, "namespace": self.namespace}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self.driver.cluster.apply(pod)

@@ -23,6 +23,12 @@ SERVER = Path(__file__).with_name("device_plugin_server.py")
 RESOURCE = "example.com/gpu"
 POD, OTHER = "with-a-plugin-device", "the-next-pod"
 CDI_GATE = "DevicePluginCDIDevices"
+OLD_CLAIM = {
+    "apiVersion": "resource.k8s.io/v1alpha3",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "old", "namespace": "default"},
+    "spec": {"devices": {"requests": [{"name": "gpu", "deviceClassName": "gpu"}]}},
+}
 
 
 @contextmanager
@@ -97,6 +103,14 @@ def served(cluster: Cluster) -> set[str]:
     return {name for name in versions if name.startswith("resource.k8s.io/")}
 
 
+def explained(cluster: Cluster, subject: str) -> str:
+    """What `dra-driver explain` says of it."""
+    words = ("explain", subject, "--kubeconfig", str(cluster.admin_kubeconfig))
+    command = [sys.executable, "-m", "dra_driver", *words]
+    ended = cluster.namespaces.run(command, env=cluster.environment)
+    return ended.stdout + ended.stderr
+
+
 def entries(cluster: Cluster) -> list[Any]:
     """The kubelet's checkpoint: which pod has which device?"""
     file = cluster.plugin_folder / "kubelet_internal_checkpoint"
@@ -138,6 +152,11 @@ def test_dra_can_be_switched_on_and_off_while_a_pod_runs(plugin: Cluster) -> Non
     plugin.change_gates({DRA: True})
     assert (plugin.resource_api, served(plugin)) == ("v1alpha3", {"resource.k8s.io/v1alpha3"})
     assert container_id(plugin) == before
+    plugin.apply(OLD_CLAIM)
+    said = explained(plugin, "claim/old")
+    assert "it serves v1alpha3;" in said
+    assert "by the extended resources in their containers' limits and not by claims" in said
+    plugin.kubectl("delete", "resourceclaim", "old")
     plugin.change_gates({DRA: False})
     assert served(plugin) == set()
     assert container_id(plugin) == before

@@ -57,6 +57,7 @@ def customary_groups(
                 sources.setdefault(resource, f"customary name for vendor {vendor}")
                 groups.setdefault(resource, []).append(one)
     _no_name([one.found.name for one in nameless], report)
+    _tell_idle_rules(found, asked)
     for resource, devices in groups.items():
         yield Group(resource, tuple(devices), sources[resource])
 
@@ -68,6 +69,25 @@ def _no_name(names: Sequence[str], report: Report) -> None:
         report(ResourceProblem("customary names", "", text, action))
 
 
+def _tell_idle_rules(found: Sequence[Candidate], asked: _Asked) -> None:
+    """Tell the rules for hardware that is not here, where there is other hardware of the kind that they are for."""
+    kinds = [_text_of(one, asked.driver) for one in found]
+    for rule in asked.policy.resources:
+        texts = sorted({text for is_part, text in kinds if is_part is rule.parts and text})
+        if texts and not any(map(rule.fits, texts)):
+            what = "profile of a part" if rule.parts else "product"
+            text = f"{rule.pattern[:80]!a} fits no {what} of this node; here are {few(texts)}"
+            action = "no device gets this name; correct the pattern, or remove the rule, unless other nodes have such devices"
+            asked.report(ResourceProblem(f"rule for {rule.name}", "pattern", text, action))
+
+
+def _text_of(one: Candidate, driver: DriverName) -> tuple[bool, str]:
+    """Whether the device is a part, and what a rule's pattern has to fit."""
+    profile = one.said("profile", driver)
+    is_part = bool(profile) and one.said("type", driver) == "mig"
+    return is_part, profile if is_part else one.said("productName", driver)
+
+
 def is_customary(resource: str) -> bool:
     """Whether a device of some machine has this customary name."""
     return _NAMES.fullmatch(resource) is not None
@@ -75,9 +95,7 @@ def is_customary(resource: str) -> bool:
 
 def _chosen(one: Candidate, customary: str, asked: _Asked) -> ResourceName:
     """The name that the admin chose for such devices, or the customary one."""
-    profile = one.said("profile", asked.driver)
-    is_part = bool(profile) and one.said("type", asked.driver) == "mig"
-    text = profile if is_part else one.said("productName", asked.driver)
+    is_part, text = _text_of(one, asked.driver)
     fitting = (
         rule.name
         for rule in asked.policy.resources

@@ -8,7 +8,6 @@ import pytest
 from dra_driver.model.ids import ResourceName
 from dra_driver.model.plugin import RESOURCE_PATTERN, Path, Strategy
 from dra_driver.model.plugin_policy import (
-    IdStrategy,
     MigStrategy,
     PluginPolicy,
     ResourceRule,
@@ -21,7 +20,6 @@ FIRST = PluginPolicy(
     (SharingRule(GPU, replicas=2),),
     (ResourceRule("A", GPU),),
     (Strategy.CDI,),
-    IdStrategy.INDEX,
     packed=False,
     paths={"gpu": Path.DRA},
 )
@@ -30,7 +28,6 @@ SECOND = PluginPolicy(
     (SharingRule(GPU, replicas=3), SharingRule(OTHER, replicas=4)),
     (ResourceRule("B", OTHER),),
     (Strategy.EDITS,),
-    IdStrategy.UUID,
     packed=True,
     paths={"gpu": Path.DEVICE_PLUGIN, "large": Path.DRA},
 )
@@ -42,7 +39,6 @@ def test_what_the_first_one_says_counts() -> None:
         (SharingRule(GPU, replicas=2), SharingRule(OTHER, replicas=4)),
         (ResourceRule("A", GPU), ResourceRule("B", OTHER)),
         (Strategy.CDI,),
-        IdStrategy.INDEX,
         packed=False,
         paths={"gpu": Path.DRA, "large": Path.DRA},
     )

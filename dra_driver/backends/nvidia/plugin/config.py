@@ -1,22 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of a configuration of NVIDIA's device plugin: a policy that planning reads, and sentences about the rest."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from dra_driver.backends.nvidia.plugin.keys import KEYS, OUTSIDE, Key, Outcome
 from dra_driver.backends.nvidia.plugin.read import Said, read_said
 from dra_driver.backends.nvidia.plugin.sharing import Lists, read_lists
 from dra_driver.model.decoding import Mistake, shown
-from dra_driver.model.ids import ResourceName
 from dra_driver.model.plugin import Strategy
 from dra_driver.model.plugin_policy import (
-    IdStrategy,
     MigStrategy,
     PluginPolicy,
-    ResourceRule,
-    SharingRule,
 )
 
 VERSION = "v1"
@@ -37,7 +32,7 @@ class PluginConfig:
     """A configuration that counts.
 
     `driver_root` is where NVIDIA's driver is, and `ignored_xids` do not count for health. `refusals` are keys that this driver does not do, each with what to
-    do instead; `notes` are keys for which nothing is to do, or that count here and not there. `places` has the path of each rule.
+    do instead; `notes` are keys for which nothing is to do, or that count here and not there.
     """
 
     policy: PluginPolicy = field(default_factory=PluginPolicy)
@@ -45,37 +40,6 @@ class PluginConfig:
     ignored_xids: tuple[int, ...] = ()
     refusals: tuple[Mistake, ...] = ()
     notes: tuple[Mistake, ...] = ()
-    places: Mapping[SharingRule | ResourceRule, str] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-
-    def without_hardware(
-        self,
-        resources: Collection[ResourceName],
-        products: Collection[str],
-        profiles: Collection[str],
-    ) -> tuple[Mistake, ...]:
-        """The rules that are for devices that this node does not have. `resources` are those of its devices before they are shared."""
-        return tuple(self._idle(resources, products, profiles))
-
-    def _idle(
-        self,
-        resources: Collection[ResourceName],
-        products: Collection[str],
-        profiles: Collection[str],
-    ) -> Iterator[Mistake]:
-        for rule in self.policy.sharing:
-            if rule.resource not in resources:
-                there = ", ".join(sorted(resources)) or "none"
-                told = f"no device of this node is a {rule.resource}; the resources of its devices are: {there}"
-                yield Mistake(f"{self.places[rule]}.name", told)
-        for one in self.policy.resources:
-            names = profiles if one.parts else products
-            if not any(one.fits(name) for name in names):
-                what = "MIG profile" if one.parts else "product"
-                there = ", ".join(sorted(set(names))) or "none"
-                told = f"{shown(one.pattern)} fits no {what} of this node; it has: {there}"
-                yield Mistake(f"{self.places[one]}.pattern", told)
 
 
 def read_config(
@@ -104,7 +68,6 @@ def read_config(
             *(one for outcome, one in told if outcome is Outcome.NOTHING_TO_DO),
             *lists.notes,
         ),
-        places=MappingProxyType(lists.places),
     )
     return config, ()
 
@@ -160,7 +123,7 @@ def _is_quiet(key: Key, value: object) -> bool:
 
 def _policy(said: Said, lists: Lists) -> PluginPolicy:
     values = said.values
-    mig, ids = values.get("flags.migStrategy"), values.get("flags.plugin.deviceIDStrategy")
+    mig = values.get("flags.migStrategy")
     shared = values.get("flags.plugin.sharedDevicesAllocationPolicy")
     wanted = values.get(_LIST_STRATEGY, ())
     best_first = [strategy for name, strategy in STRATEGIES.items() if name in wanted]
@@ -169,7 +132,6 @@ def _policy(said: Said, lists: Lists) -> PluginPolicy:
         sharing=tuple(lists.sharing),
         resources=tuple(lists.resources),
         strategies=tuple(dict.fromkeys(best_first)),
-        ids=IdStrategy(ids) if ids else None,
         packed=shared == "packed" if shared else None,
     )
 

@@ -176,11 +176,13 @@ KEYS: tuple[Key, ...] = (
     ),
     _key(
         "flags.plugin.deviceIDStrategy",
-        H,
-        "the UUIDs or indexes in `NVIDIA_VISIBLE_DEVICES`",
+        N,
+        "no variable chooses the devices of a container here: it has the files of its own ones only, `NVIDIA_VISIBLE_DEVICES` is `void`, and "
+        "`GPU_DEVICE_<N>` has the UUIDs",
         "DEVICE_ID_STRATEGY",
         "--device-id-strategy",
         only=(("uuid", "index"), "invalid --device-id-strategy option: {}"),
+        quiet=("uuid",),
     ),
     _key(
         "flags.plugin.cdiAnnotationPrefix",

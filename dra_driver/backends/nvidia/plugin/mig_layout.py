@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of MIG layouts (`mig-configs`), as NVIDIA's MIG manager takes it: it is checked, and said who applies it.
+"""A file of MIG layouts (`mig-configs`), as NVIDIA's MIG manager takes it, that somebody gave to the device plugin: it is checked, and said who
+applies it.
 
 This driver makes no MIG devices. It offers those that are there, whoever made them.
 Source: nvidia/mig-parted, api/spec/v1.
 """
 
-import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dra_driver.backends.nvidia.plugin.read import MIG_LAYOUT_KEY
 from dra_driver.model.decoding import Mistake, below, shown
-from dra_driver.model.yaml_documents import BadDocument, documents
 
+MIG_LAYOUT_KEY = "mig-configs"
 LABEL = "nvidia.com/mig.config"
 VERSION = "v1"
 _KEYS = ("devices", "device-filter", "mig-enabled", "mig-devices")
@@ -45,16 +44,22 @@ class MigLayout:
         )
 
 
-def read_layouts(text: bytes) -> tuple[tuple[MigLayout, ...], tuple[Mistake, ...]]:
+def refused_layouts(content: Mapping[str, object]) -> tuple[Mistake, ...]:
+    """Why a file with layouts is no configuration of the device plugin: all its own mistakes, else who applies its first layout."""
+    layouts, mistakes = read_layouts(content)
+    if mistakes:
+        return mistakes
+    more = f" (and {len(layouts) - 1} more)" if len(layouts) > 1 else ""
+    told = f"this is a layout of MIG devices, {layouts[0]}{more}, and no configuration of the device plugin; {layouts[0].applied_by}"
+    return (Mistake(MIG_LAYOUT_KEY, told),)
+
+
+def read_layouts(
+    content: Mapping[str, object],
+) -> tuple[tuple[MigLayout, ...], tuple[Mistake, ...]]:
     """The layouts of a file, or all its mistakes."""
-    try:
-        found = [one.content for one in documents(io.BytesIO(text), unique_keys=True)]
-    except BadDocument as error:
-        return (), (Mistake("", f"it is no YAML: {error}"),)
     mistakes: list[Mistake] = []
-    if len(found) != 1 or not isinstance(found[0], Mapping):
-        return (), (Mistake("", f"it must be one mapping with {MIG_LAYOUT_KEY}"),)
-    layouts = tuple(_layouts(found[0], mistakes))
+    layouts = tuple(_layouts(content, mistakes))
     return ((), tuple(mistakes)) if mistakes else (layouts, ())
 
 

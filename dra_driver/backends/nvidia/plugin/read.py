@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dra_driver.backends.nvidia.plugin.keys import KEYS, OUTSIDE, Key, Kind
+from dra_driver.backends.nvidia.plugin.mig_layout import MIG_LAYOUT_KEY, refused_layouts
 from dra_driver.model.decoding import Mistake, below, shown
 from dra_driver.model.yaml_documents import BadDocument, documents
 
@@ -19,7 +20,6 @@ _DURATION = re.compile(r"(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+|0")
 _LISTS = ("resources", "sharing")
 _BY_PATH = {key.path: key for key in KEYS}
 _SECTIONS = {key.path.rpartition(".")[0] for key in KEYS} | {"flags", "imex", ""}
-MIG_LAYOUT_KEY = "mig-configs"
 
 
 @dataclass(slots=True)
@@ -71,8 +71,7 @@ def _read_file(text: bytes, said: Said) -> None:
     if not isinstance(content, Mapping):
         said.mistakes.append(Mistake("", f"{shown(content)} must be a mapping"))
     elif MIG_LAYOUT_KEY in content:
-        told = "this is a layout of MIG devices, and no configuration of the device plugin: give it to the MIG manager of NVIDIA's GPU operator"
-        said.mistakes.append(Mistake(MIG_LAYOUT_KEY, told))
+        said.mistakes += refused_layouts(content)
     else:
         _read_section(content, "", said)
 

@@ -27,11 +27,10 @@ _DEVICE = re.compile(rf"\d+|\d+:\d+|GPU-{_UUID}|MIG-{_UUID}|MIG-GPU-{_UUID}/\d+/
 
 @dataclass(slots=True)
 class Lists:
-    """What the lists say. `places` has the path of each rule, for what is found out later."""
+    """What the lists say."""
 
     sharing: list[SharingRule] = field(default_factory=list)
     resources: list[ResourceRule] = field(default_factory=list)
-    places: dict[SharingRule | ResourceRule, str] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
     refusals: list[Mistake] = field(default_factory=list)
     unknown: list[Mistake] = field(default_factory=list)
@@ -119,10 +118,8 @@ def _pattern(lists: Lists, entry: object, path: str, *, parts: bool) -> None:
     if not isinstance(pattern, str):
         lists.wrong(f"{path}.pattern", f"{shown(pattern)} must be a text")
     elif resource := lists.resource(name, f"{path}.name"):
-        rule = ResourceRule(pattern, resource, parts)
-        lists.resources.append(rule)
+        lists.resources.append(ResourceRule(pattern, resource, parts))
         lists.counts(path)
-        lists.places[rule] = path
 
 
 def _sharing(lists: Lists, value: object, path: str) -> None:
@@ -142,7 +139,6 @@ def _sharing(lists: Lists, value: object, path: str) -> None:
             lists.wrong(f"{place}.name", f"{rule.resource} is there twice: remove one of them")
             continue
         lists.sharing.append(rule)
-        lists.places[rule] = place
         if rule.devices is not None:
             lists.counts(f"{place}.devices")
         if rule.rename not in (None, rule.resource + SHARED if renames else None):

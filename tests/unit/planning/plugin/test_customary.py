@@ -228,11 +228,31 @@ def test_an_admin_can_choose_other_names_for_products_and_profiles() -> None:
         ResourceRule("1g.*gb", "nvidia.com/small", parts=True),
         ResourceRule("*", "no resource", parts=True),
     )
-    assert names(plan(recorded("h100-mig"), MIXED, resources=rules)) == {
+    found = plan(recorded("h100-mig"), MIXED, resources=rules)
+    assert offered(found.resources) == {
         "nvidia.com/h100": ["gpu-0"],
         "nvidia.com/mig-3g.40gb": ["gpu-1-mig-3g40gb-9-4"],
         "nvidia.com/small": ["gpu-1-mig-1g20gb-15-0", "gpu-1-mig-1g10gb-me-20-2"],
     }
+
+
+def test_a_name_for_hardware_that_is_not_here_is_told_where_there_is_other_hardware() -> None:
+    rules = (
+        ResourceRule("A100", "nvidia.com/a100"),
+        ResourceRule("7g", "nvidia.com/whole", parts=True),
+    )
+    found = plan(recorded("h100-mig"), MIXED, resources=rules)
+    assert list(map(str, found.problems)) == [
+        (
+            "rule for nvidia.com/a100: pattern: 'A100' fits no product of this node; here are NVIDIA H100 80GB HBM3; no device gets this name; correct the "
+            "pattern, or remove the rule, unless other nodes have such devices"
+        ),
+        (
+            "rule for nvidia.com/whole: pattern: '7g' fits no profile of a part of this node; here are 1g.10gb+me, 1g.20gb, 3g.40gb; no device gets this "
+            "name; correct the pattern, or remove the rule, unless other nodes have such devices"
+        ),
+    ]
+    assert plan(gpus(), MIXED, resources=rules).problems == ()
 
 
 @pytest.mark.parametrize(

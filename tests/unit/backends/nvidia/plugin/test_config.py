@@ -12,7 +12,6 @@ from dra_driver.model.decoding import Mistake
 from dra_driver.model.plugin import Strategy
 from dra_driver.model.plugin_policy import (
     DeviceChoice,
-    IdStrategy,
     MigStrategy,
     PluginPolicy,
     ResourceRule,
@@ -61,10 +60,7 @@ sharing:
       replicas: 4
 """
     rule = SharingRule("nvidia.com/gpu", replicas=4)
-    assert read(text) == PluginConfig(
-        PluginPolicy(mig_strategy=MigStrategy.NONE, sharing=(rule,)),
-        places={rule: "sharing.timeSlicing.resources[0]"},
-    )
+    assert read(text) == PluginConfig(PluginPolicy(mig_strategy=MigStrategy.NONE, sharing=(rule,)))
 
 
 def test_the_environment_of_the_daemonset_is_honoured() -> None:
@@ -73,9 +69,7 @@ def test_the_environment_of_the_daemonset_is_honoured() -> None:
         "DEVICE_LIST_STRATEGY": "envvar",
         "DEVICE_ID_STRATEGY": "uuid",
     }
-    assert read("", environment) == PluginConfig(
-        PluginPolicy(strategies=(Strategy.EDITS,), ids=IdStrategy.UUID)
-    )
+    assert read("", environment) == PluginConfig(PluginPolicy(strategies=(Strategy.EDITS,)))
 
 
 # Values
@@ -133,14 +127,17 @@ def test_every_key_that_is_honoured_becomes_a_value() -> None:
             ResourceRule("1g.5gb", "nvidia.com/small", parts=True),
         ),
         strategies=(Strategy.CDI, Strategy.EDITS),
-        ids=IdStrategy.INDEX,
         packed=True,
     )
     assert (config.driver_root, config.refusals) == ("/run/nvidia/driver", ())
 
 
 def test_what_nvidias_plugin_ignores_is_told() -> None:
-    assert read(WHOLE).notes == tuple(
+    [ids, *ignored] = read(WHOLE).notes
+    assert str(ids).startswith(
+        "flags.plugin.deviceIDStrategy: 'index': no variable chooses the devices of a container here"
+    )
+    assert ignored == [
         Mistake(path, COUNTS)
         for path in (
             "resources.gpus[0]",
@@ -149,7 +146,7 @@ def test_what_nvidias_plugin_ignores_is_told() -> None:
             "sharing.timeSlicing.resources[1].rename",
             "sharing.timeSlicing.resources[2].devices",
         )
-    )
+    ]
 
 
 def test_what_is_usual_is_not_told() -> None:
@@ -467,8 +464,16 @@ def test_what_is_refused_does_not_cost_the_rest() -> None:
             "it is no YAML: line 2, column 1: the key 'version' is there twice; remove one of them",
         ),
         (
-            "version: v1\nmig-configs: {}",
-            "mig-configs: this is a layout of MIG devices, and no configuration of the device plugin: give it to the MIG manager of NVIDIA's GPU operator",
+            "version: v1\nmig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1}}], b: [{devices: all, mig-enabled: false}]}",
+            (
+                "mig-configs: this is a layout of MIG devices, a: each GPU 1 x 1g.5gb (and 1 more), and no configuration of the device plugin; this driver makes no "
+                "MIG devices, and offers those that are there. The MIG manager of NVIDIA's GPU operator applies this layout to a node with the label "
+                "nvidia.com/mig.config=a; by hand: nvidia-smi mig -cgi 1g.5gb -C"
+            ),
+        ),
+        (
+            "version: v1\nmig-configs: {a: [{devices: 1, mig-enabled: false}]}",
+            "mig-configs.a[0].devices: 1 must be all, or a list of indexes of GPUs",
         ),
     ],
 )
@@ -504,24 +509,6 @@ def test_all_mistakes_are_told_at_once() -> None:
         "version",
         "flags.plugin.deviceIDStrategy",
     ]
-
-
-# Hardware that is not there
-
-
-def test_rules_for_hardware_that_is_not_there_are_told_with_their_path() -> None:
-    text = """
-resources: {gpus: [{pattern: A100, name: a}, {pattern: H100, name: h}], mig: [{pattern: 1g, name: m}]}
-sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}, {name: mig-1g.5gb, replicas: 2}]}}
-"""
-    config = read(text)
-    products = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB")
-    assert list(map(str, config.without_hardware({"nvidia.com/gpu"}, products, ()))) == [
-        "sharing.timeSlicing.resources[1].name: no device of this node is a nvidia.com/mig-1g.5gb; the resources of its devices are: nvidia.com/gpu",
-        "resources.gpus[1].pattern: 'H100' fits no product of this node; it has: NVIDIA A100-SXM4-40GB",
-        "resources.mig[0].pattern: '1g' fits no MIG profile of this node; it has: none",
-    ]
-    assert len(config.without_hardware((), (), ())) == 5
 
 
 # The table

@@ -2,6 +2,7 @@
 """Layouts of MIG devices: they are checked, and said who applies them."""
 
 import pytest
+import yaml
 
 from dra_driver.backends.nvidia.plugin.mig_layout import MigLayout, read_layouts
 
@@ -25,7 +26,7 @@ GOOD = (
 
 
 def test_the_layouts_of_the_guides_are_read() -> None:
-    layouts, mistakes = read_layouts(BROUGHT)
+    layouts, mistakes = read_layouts(yaml.safe_load(BROUGHT))
     assert layouts == (
         MigLayout("all-1g.5gb", (((), {"1g.5gb": 7}),)),
         MigLayout("all-2g.10gb", (((), {"2g.10gb": 3}),)),
@@ -51,7 +52,7 @@ mig-configs:
   off:
   - {devices: all, mig-enabled: false}
 """
-    (mixed, off), _ = read_layouts(text)
+    (mixed, off), _ = read_layouts(yaml.safe_load(text))
     assert str(mixed) == "mixed: GPU 0, 1 1 x 1g.5gb+me and 1 x 2g.10gb; GPU 2 without MIG"
     assert mixed.applied_by.endswith("by hand: nvidia-smi mig -i 0,1 -cgi 1g.5gb+me,2g.10gb -C")
     assert off.applied_by.endswith("by hand: nvidia-smi -mig 0")
@@ -62,8 +63,6 @@ mig-configs:
     [
         (GOOD.replace("v1", "v2", 1), "version: unknown version: 'v2'; write v1"),
         ("version: v1", "mig-configs: it must be a mapping of layouts by their names"),
-        ("a: [", "it is no YAML: line 2, column 1: did not find expected node content"),
-        ("[]", "it must be one mapping with mig-configs"),
         ("version: v1\nmig-configs: {a: {}}", "mig-configs.a: {} must be a list of groups of GPUs"),
         ("version: v1\nmig-configs: {a: [5]}", "mig-configs.a[0]: 5 must be a mapping"),
         (
@@ -101,5 +100,5 @@ mig-configs:
     ],
 )
 def test_a_wrong_layout_is_told_with_its_path(text: str, said: str) -> None:
-    layouts, mistakes = read_layouts(text.encode())
+    layouts, mistakes = read_layouts(yaml.safe_load(text))
     assert (layouts, list(map(str, mistakes))) == ((), [said])
