@@ -113,7 +113,7 @@ class GuardWalk:
         node = self.node
         self.guard = ForeignGuard(
             ForeignWitnesses(
-                lambda: (node.writes, KubeletCheckpoint(node.containers, self._registered())),
+                lambda: (str(node.writes), KubeletCheckpoint(node.containers, self._registered())),
                 lambda: {GPU: len(self.listed)} if self.registered is not None else {},
                 self._active,
                 node._presence,
@@ -262,6 +262,12 @@ class GuardWalk:
         if self.random.random() < 0.7:
             self._start(pod)
 
+    def own_plugin_is_called_for_nothing(self) -> None:
+        """The driver's plugin gives a unit to a pod that the kubelet then refuses, for another resource: it writes nothing."""
+        unit = self._free_unit() if self.server == "ours" else ""
+        if unit and isinstance(self.node.allocate(unit), Refusal):
+            self.walked.refused += 1
+
     def schedule(self) -> None:
         """The scheduler allocates a published device to a claim."""
         free = sorted(self.published - set(self.allocated))
@@ -361,13 +367,42 @@ class GuardWalk:
         self.node.restart(boot_id=self.node.boot_id)
         self.node.recover()
         self._begin()
-        if self.path == "device-plugin":
-            self.node.taking_up.once()
+        self._after_restart()
         if self.server == "ours":
             self.server = ""
             self._end_of_server()
             self._register_ours()
         self._publish()
+
+    def _after_restart(self) -> None:
+        """What pods have is taken up where the driver serves the API, or did so."""
+        if self.path == "device-plugin" or self.node.rows():
+            self.node.taking_up.once()
+
+    def reboot(self) -> None:
+        """Nothing runs any more. The kubelet starts the pods that it knows, without a call for those with units, and prepares claims anew."""
+        for pod in list(self.pods.values()):
+            if pod.active:
+                pod.started = False
+            else:
+                self._gone(pod)
+        self.node.reboot()
+        self._begin()
+        self._after_restart()
+        self.restart_kubelet()
+        for pod in list(self.pods.values()):
+            if pod.claim is not None:
+                self._prepare_again(pod)
+
+    def _prepare_again(self, pod: Pod) -> None:
+        assert pod.claim is not None
+        if isinstance(self.node.prepare(pod.claim)[pod.claim.uid], Refusal):
+            self.walked.refused += 1
+            self._gone(pod)
+            self.node.unprepare(pod.claim)
+            self._forget_claim(pod)
+        else:
+            self._start(pod)
 
     def restart_kubelet(self) -> None:
         """A new kubelet knows what its checkpoint says, and no healthy unit until a plugin registers."""
@@ -433,7 +468,10 @@ class GuardWalk:
 
     def time_passes(self) -> None:
         """Some time, in which the driver and the kubelet look as they do all the time."""
-        self.clock.now += self.random.choice((1, 2, 5, 12, 60, 330))
+        self._pass(self.random.choice((1, 2, 5, 12, 60, 330)))
+
+    def _pass(self, seconds: float) -> None:
+        self.clock.now += seconds
         ended = self.stopped_at
         if ended is not None and self.clock() - ended > FORGOTTEN_SECONDS:
             self.registered, self.stopped_at = None, None
@@ -474,10 +512,35 @@ class GuardWalk:
         if wrong := [one for one in wrong if not one.endswith("has no right file")]:
             raise Broken(f"seed {self.walked.seed}, step {len(self.steps)}: {'; '.join(wrong)}")
 
+    # The end.
+
+    def end_all(self) -> None:
+        """Let all pods end and the foreign plugin go. Then nothing may be left: no owner, no device that is kept. Raises Broken."""
+        for pod in list(self.waiting):
+            self._prepare(pod)
+        for pod in list(self.pods.values()):
+            self._gone(pod)
+            if pod.active and pod.claim is not None:
+                self.node.unprepare(pod.claim)
+                self._forget_claim(pod)
+        self.foreign_goes()
+        for _ in range(3):
+            self._take_back()
+            self._write()
+            self._pass(FORGOTTEN_SECONDS + 1)
+        with self.node.store.reading() as state:
+            owned = sorted(state.owned_devices(A_PLACE.pool))
+        if owned or self.guard.devices():
+            rows = [f"{row.ref} {row.users} {row.held}" for row in self.node.rows()]
+            raise Broken(
+                f"seed {self.walked.seed}: all pods have ended, and {owned or sorted(self.guard.devices())} stay taken: {'; '.join(rows)}"
+            )
+
 
 ACTIONS = {
     "foreign_admits": 12,
     "own_plugin_admits": 8,
+    "own_plugin_is_called_for_nothing": 2,
     "schedule": 12,
     "prepare": 10,
     "start": 4,
@@ -486,6 +549,7 @@ ACTIONS = {
     "end_containers": 5,
     "restart_driver": 2,
     "restart_kubelet": 2,
+    "reboot": 1,
     "foreign_comes": 3,
     "foreign_goes": 6,
     "switch_path": 3,
@@ -503,6 +567,7 @@ def walk(steps: int, seed: int, tell: Callable[[str], None] = lambda _line: None
             for _ in range(steps):
                 found.step()
                 tell(f"{len(found.steps)} {found.steps[-1]}")
+            found.end_all()
         finally:
             found.node.close()
         return found.walked

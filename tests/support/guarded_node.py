@@ -72,7 +72,10 @@ class GuardedNode:
         presence = None if self.believes_kubelet else self._presence
         self.guard = ForeignGuard(
             ForeignWitnesses(
-                lambda: (self.version, self.checkpoint), self._allocatable, self._active, presence
+                lambda: (str(self.version), self.checkpoint),
+                self._allocatable,
+                self._active,
+                presence,
             ),
             ForeignInputs(
                 self._inventory, lambda: tuple(self.rows), lambda: self.offered, self.divided

@@ -16,14 +16,12 @@ from dra_driver.planning.prepare import NodePlace
 def plan_again(row: PreparedClaim, boot_id: str) -> Plan:
     """Plan to set the devices of a row up again in another boot, for the same pods and under the same CDI names.
 
-    Without leases nothing is known that could be set up: the devices stay reserved.
+    Without leases nothing is known that could be set up, because another plugin gave the devices out or the state was lost: they are reserved,
+    and nothing else is to do.
     """
-    started = replace(row, phase=Phase.STARTED, boot_id=boot_id, cdi_spec="")
-    steps: tuple[Step, ...] = (
-        MarkStarted(started),
-        *(ConfigureDevice(lease) for lease in row.leases or ()),
-    )
-    return Plan(row.ref, steps, row.devices)
+    started = MarkStarted(replace(row, phase=Phase.STARTED, boot_id=boot_id, cdi_spec=""))
+    work: tuple[Step, ...] = tuple(map(ConfigureDevice, row.leases or ()))
+    return Plan(row.ref, (started, *(work or (MarkPrepared(row.ref.uid),))), row.devices)
 
 
 def plan_taken_up(

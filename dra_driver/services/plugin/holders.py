@@ -150,7 +150,7 @@ class Holders:
         if not is_over and row.users.pods is None:
             return self._take_back_unnamed(row, known, until)
         # Of units that were taken up from another plugin there is no answer that could be given again.
-        if is_over or not row.cdi_spec or known.was_seen or self._runs(row):
+        if is_over or not row.cdi_spec or known.seen or self._runs(row):
             return self._take_back(ref, REUSED, until)
         # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
         # another pod, because the first one was not admitted in the end.
@@ -213,7 +213,7 @@ class Holders:
             return row
         with self._parts.store.transaction("joined") as transaction:
             transaction.add_users(row.ref.uid, users)
-        known.read = written
+        known.read, known.since = written, self._parts.clock()
         self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
         return self._parts.row(row.ref.uid) or row
 
@@ -260,10 +260,9 @@ class Holders:
         if presence is None:
             return self._is_listed(row)
         found = presence(row.users.pods or ())
-        if any(not isinstance(one, Gone) for one in found.values()):
-            self._memory.of(row).was_seen = True
-            return True
-        return False
+        alive = {pod for pod, one in found.items() if not isinstance(one, Gone)}
+        self._memory.of(row).seen |= alive
+        return bool(alive)
 
     def _has_cgroup(self, row: PreparedClaim) -> bool:
         """Whether the kubelet keeps a cgroup for a pod of the row, also an empty one. Then the pod may start, or start again after its sandbox has
@@ -293,7 +292,11 @@ class Holders:
         age = self._parts.clock() - known.since
         if known.awaited:
             return age >= ADMISSION_SECONDS and not self._is_listed(row)
-        return known.was_seen or (age >= GRACE_SECONDS and not self._is_listed(row))
+        # One pod of several may have ended, and another one that has the units now may be about to start.
+        pods = frozenset(row.users.pods or ())
+        if pods and pods <= known.seen:
+            return True
+        return age >= GRACE_SECONDS and not self._is_listed(row)
 
     def _unlisted(self, rows: Collection[PreparedClaim]) -> frozenset[ClaimUid]:
         """Return the rows that pod-resources listed once and do not list any more.

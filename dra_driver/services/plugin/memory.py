@@ -20,7 +20,7 @@ class Remembered:
     `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A
     moment after the answer, each checkpoint that the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at
     that time. `before` are the pods that had a cgroup when the call began; None if that is not known. `in_call`: the call is not
-    answered yet; `unanswered`: it was answered with an error.
+    answered yet; `unanswered`: it was answered with an error. `seen` are the pods of the row that had processes.
     """
 
     since: float
@@ -31,7 +31,7 @@ class Remembered:
     before: frozenset[PodUid] | None = None
     in_call: bool = False
     unanswered: bool = False
-    was_seen: bool = False
+    seen: frozenset[PodUid] = frozenset()
     was_listed: bool = False
 
 

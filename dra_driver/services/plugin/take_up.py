@@ -114,6 +114,8 @@ class TakeUp:
             users = row.users.joined(Users(tuple(pods), sole=True))
             plan = plan_again(replace(row, users=users), parts.store.boot_id)
             self._reserve(plan)
+            if not row.leases:
+                return
             late = finish_late(parts, locks, until, "recovered")
             result = parts.executor.work([plan], until=until, late=late)[uid]
             error = result.error

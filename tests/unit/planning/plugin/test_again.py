@@ -59,7 +59,8 @@ def test_after_a_reboot_the_leases_are_set_up_again_for_the_same_pods_and_names(
 def test_without_leases_the_devices_are_only_reserved_again() -> None:
     row = a_row(a_device(WHOLE, "k=a"))
     started = replace(row, phase=Phase.STARTED, boot_id="now", cdi_spec="")
-    assert plan_again(row, "now") == Plan(REF, (MarkStarted(started),), row.devices)
+    steps = (MarkStarted(started), MarkPrepared(UID))
+    assert plan_again(row, "now") == Plan(REF, steps, row.devices)
 
 
 def test_what_a_running_pod_has_becomes_a_row_with_the_text_of_its_file() -> None:

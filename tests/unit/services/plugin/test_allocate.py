@@ -172,6 +172,24 @@ def test_a_unit_given_again_to_another_pod_belongs_to_both(node: PluginNode) -> 
     assert node.owned() == set()
 
 
+def test_a_pod_that_has_the_units_now_keeps_them_when_the_one_before_ends(node: PluginNode) -> None:
+    node.admit("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    node.force_delete("pod-a")
+    node.write("pod-b", ONE)  # another plugin with the same resource and units gave them out
+    node.active["pod-b"] = frozenset({UnitId(ONE)})
+    node.look()
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == {"gpu-0"}  # pod-b starts at any moment
+    node.run("pod-b")
+    node.look()
+    node.end("pod-b")
+    node.look()
+    assert node.owned() == set()
+
+
 @in_either_process
 def test_a_pod_that_was_refused_in_the_end_leaves_its_unit_to_the_next(
     node: PluginNode, another_process: bool

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.errors import Temporary
-from dra_driver.model.ids import PodUid
+from dra_driver.model.ids import PodUid, UnitId
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer
 from dra_driver.model.state import Phase
@@ -63,6 +63,24 @@ def test_after_a_reboot_a_device_is_set_up_again_under_the_same_name(node: Plugi
     assert node.owned() == {"gpu-0"}  # its pod starts at any moment
     node.run("pod-a")
     node.look()
+    node.end("pod-a")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_what_another_plugin_gave_out_stays_reserved_over_a_reboot(node: PluginNode) -> None:
+    node.write("pod-a", ONE)
+    node.active["pod-a"] = frozenset({UnitId(ONE)})
+    node.run("pod-a")
+    assert node.taking_up.once()
+    node.reboot()
+    node.backend_calls.clear()
+    assert node.taking_up.once()
+    (row,) = node.rows()
+    assert (row.phase, row.boot_id, node.backend_calls) == (Phase.PREPARED, "boot-1+", [])
+    node.run("pod-a")
+    node.look()
+    assert node.owned() == {"gpu-0"}
     node.end("pod-a")
     node.look()
     assert node.owned() == set()
