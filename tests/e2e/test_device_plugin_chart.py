@@ -111,16 +111,14 @@ def test_pods_keep_their_devices_while_the_driver_is_replaced_and_upgraded(
     story.runs("before", 2, RESOURCE)
     before, container = story.has("before"), story.container_id("before")
     node.delete_driver()
-    node.wait_offered(8, RESOURCE)
-    story.runs("between", 2, RESOURCE)
+    between = story.runs_at_last("between", 2, resource=RESOURCE)
     node.upgrade(log={"level": "info"})
-    node.wait_offered(8, RESOURCE)
-    story.runs("after", 4, RESOURCE)
+    after = story.runs_at_last("after", 4, resource=RESOURCE)
     assert (story.has("before"), story.container_id("before")) == (before, container)
-    parts = [story.has(name) for name in ("before", "between", "after")]
+    parts = [story.has(name) for name in ("before", between, after)]
     assert set().union(*parts) == ALL
     assert sum(map(len, parts)) == len(ALL)
-    story.delete_pod("between")
+    story.delete_pod(between)
     story.runs("last", 2, RESOURCE)
     assert story.has("last") == parts[1]
 
@@ -131,9 +129,8 @@ def test_a_pod_keeps_its_device_when_the_kubelet_restarts(
     story.runs("before", 2, RESOURCE)
     before, container = story.has("before"), story.container_id("before")
     node.cluster.restart_kubelet()
-    node.wait_offered(8, RESOURCE)
-    story.runs("after", 6, RESOURCE)
-    assert story.has("after") == ALL - before
+    after = story.runs_at_last("after", 6, resource=RESOURCE)
+    assert story.has(after) == ALL - before
     assert (story.has("before"), story.container_id("before")) == (before, container)
 
 
@@ -144,9 +141,8 @@ def test_a_pod_is_placed_by_memory_and_generation(node: ChartNode, story: Plugin
         {"key": f"{DRIVER_NAME}/generation", "operator": "In", "values": ["hopper"]},
     ]
     wait_until(lambda: labels(node).get(facts[1]["key"]), "the labels of the Node")
-    story.asks("fits", 1, RESOURCE, affinity=facts)
-    story.wait_ready("fits")
-    assert len(story.has("fits")) == 1
+    fits = story.runs_at_last("fits", 1, resource=RESOURCE, affinity=facts)
+    assert len(story.has(fits)) == 1
     larger = {**facts[0], "values": ["400000"]}
     story.asks("too-large", 1, RESOURCE, affinity=[larger, facts[1]])
     assert "node affinity" in story.why_pending("too-large")
@@ -175,9 +171,8 @@ def test_after_helm_uninstall_the_node_offers_nothing_and_pods_run_on(
     node.wait_offered(8, RESOURCE, allocatable=0)
     assert (story.has("stays"), story.container_id("stays")) == (before, container)
     node.release.install(node.values())
-    node.wait_offered(8, RESOURCE)
-    story.runs("after", 6, RESOURCE)
-    assert story.has("after") == ALL - before
+    after = story.runs_at_last("after", 6, resource=RESOURCE)
+    assert story.has(after) == ALL - before
 
 
 def labels(node: ChartNode) -> dict[str, str]:

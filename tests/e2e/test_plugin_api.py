@@ -152,7 +152,8 @@ def test_dra_can_be_switched_on_and_off_while_a_pod_runs(plugin: Cluster) -> Non
     plugin.change_gates({DRA: True})
     assert (plugin.resource_api, served(plugin)) == ("v1alpha3", {"resource.k8s.io/v1alpha3"})
     assert container_id(plugin) == before
-    plugin.apply(OLD_CLAIM)
+    create = ["kubectl", "create", "-f", "-"]
+    plugin.namespaces.run(create, env=plugin.environment, stdin=json.dumps(OLD_CLAIM))
     said = explained(plugin, "claim/old")
     assert "it serves v1alpha3;" in said
     assert "by the extended resources in their containers' limits and not by claims" in said
