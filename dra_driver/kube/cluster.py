@@ -18,7 +18,7 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, Identity
-from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES, versions_of
+from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES, WITHOUT_CLAIMS, versions_of
 from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
@@ -67,12 +67,14 @@ class _Reader:
         self._transport = transport
         self._not_read: list[NotRead] = []
         self._opaque: Counter[str] = Counter()
+        self._found = ""  # for a message
 
     def read(self, recorded_at: str) -> ClusterState:
         # Everybody may read /version. If this fails, the API server cannot be reached, and this is an error.
         version = self._transport.request(Exchange(ApiCall("get", "/version"), "GET", "/version"))
         served = self._served()
         wire = next((wire.version for wire in WIRES if wire.version in served), "")
+        self._found = f"it serves {', '.join(served) or 'no version'}"
         return ClusterState(
             recorded_at=recorded_at,
             kubernetes_version=str(version.get("gitVersion") or ""),
@@ -129,7 +131,7 @@ class _Reader:
         if version:
             return self._list(resource, kind, version=version)
         spoken = ", ".join(wire.version for wire in WIRES)
-        message = f"{resource} are served in none of the versions {spoken} of {GROUP}"
+        message = f"the API server serves {resource} in none of the versions {spoken} of {GROUP}: {self._found}; {WITHOUT_CLAIMS}"
         self._not_read.append(NotRead(resource=resource, reason="not_served", message=message))
         return ()
 

@@ -39,6 +39,10 @@ class Wire:
         return objects.write_slice(metadata, spec, version=self.version)
 
 
+WITHOUT_CLAIMS = (
+    "pods of such a cluster get devices by the extended resources in their containers' limits and not by claims "
+    "(docs/older-clusters.md)"
+)
 WIRES: tuple[Wire, ...] = (Wire("v1"), Wire("v1beta2"), Wire("v1beta1"))
 """The versions that the driver knows, newest first."""
 
@@ -66,6 +70,5 @@ def not_served(server: str, found: str) -> NotServed:
     return NotServed(
         f"{server} does not serve {GROUP} in a version that this driver speaks ({spoken}): {found}; on Kubernetes 1.34 and "
         f"later it is on by default, on 1.32 and 1.33 enable the feature gate DynamicResourceAllocation and start the API "
-        f"server with --runtime-config={GROUP}/v1beta1=true; until then pods get devices by the extended resources in their containers' "
-        f"limits and not by claims (docs/older-clusters.md)"
+        f"server with --runtime-config={GROUP}/v1beta1=true; {WITHOUT_CLAIMS}"
     )

@@ -73,8 +73,18 @@ class NodeFacts:
         return part(status, "capacity"), part(status, "allocatable")
 
     def _read(self) -> Mapping[str, Any]:
-        path = f"/api/v1/nodes/{quote(self._node, safe='')}"
-        return self._transport.request(Exchange(ApiCall("get", "nodes", self._node), "GET", path))
+        return read_node(self._transport, self._node)
+
+
+def node_path(node: NodeName) -> str:
+    """The path of the Node object."""
+    return f"/api/v1/nodes/{quote(node, safe='')}"
+
+
+def read_node(transport: Transport, node: NodeName) -> Mapping[str, Any]:
+    """The Node object. Raises DriverError."""
+    call = ApiCall("get", "nodes", node)
+    return transport.request(Exchange(call, "GET", node_path(node)))
 
 
 def part(obj: Mapping[str, Any], key: str) -> Mapping[str, Any]:

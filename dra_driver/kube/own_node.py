@@ -11,9 +11,9 @@ Each request has the UID of the Node. So no Node is made by it, and none is writ
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from dra_driver.kube.failures import ApiCall
+from dra_driver.kube.node_facts import node_path, part, read_node
 from dra_driver.kube.transport import APPLY, MERGE, Exchange, Transport
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.model.names import DEVICES_READY_CONDITION
@@ -31,14 +31,14 @@ class HttpOwnNode:
         self._node = node
 
     def read(self) -> OwnNode:
-        found = self._get()
-        metadata = _part(found, "metadata")
+        found = read_node(self._transport, self._node)
+        metadata = part(found, "metadata")
         return OwnNode(
             uid=str(metadata.get("uid") or ""),
-            labels={key: str(value) for key, value in _part(metadata, "labels").items()},
+            labels={key: str(value) for key, value in part(metadata, "labels").items()},
             owned=frozenset(_owned(metadata, self._driver)),
             taints=frozenset(str(taint.get("key")) for taint in _taints(found)),
-            condition=_condition(_part(found, "status")),
+            condition=_condition(part(found, "status")),
         )
 
     def apply_labels(self, labels: Mapping[str, str], uid: str) -> None:
@@ -50,18 +50,18 @@ class HttpOwnNode:
         self._apply("/status", body)
 
     def remove_taint(self, key: str) -> bool:
-        found = self._get()
+        found = read_node(self._transport, self._node)
         present = list(_taints(found))
         kept = [taint for taint in present if taint.get("key") != key]
         if kept == present:
             return False
-        metadata = _part(found, "metadata")
+        metadata = part(found, "metadata")
         version = {name: metadata.get(name) for name in ("uid", "resourceVersion")}
         self._transport.request(
             Exchange(
                 ApiCall("patch", "nodes", self._node),
                 "PATCH",
-                self._path(),
+                node_path(self._node),
                 {"fieldManager": self._driver},
                 body={"metadata": version, "spec": {"taints": kept}},
                 content_type=MERGE,
@@ -69,17 +69,12 @@ class HttpOwnNode:
         )
         return True
 
-    def _get(self) -> Mapping[str, Any]:
-        return self._transport.request(
-            Exchange(ApiCall("get", "nodes", self._node), "GET", self._path())
-        )
-
     def _apply(self, subresource: str, body: Mapping[str, Any]) -> None:
         self._transport.request(
             Exchange(
                 ApiCall("patch", f"nodes{subresource}", self._node),
                 "PATCH",
-                self._path() + subresource,
+                node_path(self._node) + subresource,
                 {"fieldManager": self._driver},
                 body={"apiVersion": "v1", "kind": "Node", **body},
                 content_type=APPLY,
@@ -88,9 +83,6 @@ class HttpOwnNode:
 
     def _metadata(self, uid: str) -> dict[str, Any]:
         return {"name": self._node, "uid": uid}
-
-    def _path(self) -> str:
-        return f"/api/v1/nodes/{quote(self._node, safe='')}"
 
 
 def _written(condition: NodeCondition) -> Mapping[str, str]:
@@ -119,19 +111,14 @@ def _owned(metadata: Mapping[str, Any], manager: str) -> Iterator[str]:
     """The labels that this field manager applied."""
     for entry in _mappings(metadata.get("managedFields")):
         if (entry.get("manager"), entry.get("operation")) == (manager, "Apply"):
-            labels = _part(_part(_part(entry, "fieldsV1"), "f:metadata"), "f:labels")
+            labels = part(part(part(entry, "fieldsV1"), "f:metadata"), "f:labels")
             yield from (name.removeprefix(_FIELD) for name in labels if name.startswith(_FIELD))
 
 
 def _taints(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    return _mappings(_part(node, "spec").get("taints"))
+    return _mappings(part(node, "spec").get("taints"))
 
 
 def _mappings(found: object) -> Iterator[Mapping[str, Any]]:
     listed = found if isinstance(found, list) else []
     return (entry for entry in listed if isinstance(entry, Mapping))
-
-
-def _part(obj: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    part = obj.get(key)
-    return part if isinstance(part, Mapping) else {}

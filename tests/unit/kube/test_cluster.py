@@ -115,6 +115,10 @@ def test_a_cluster_without_the_group_says_so_for_each_of_its_kinds() -> None:
         "resourceclaimtemplates",
     ]
     assert {gap.reason for gap in state.not_read} == {"not_served"}
+    assert state.not_read[-1].message == (
+        "the API server serves resourceclaimtemplates in none of the versions v1, v1beta2, v1beta1 of resource.k8s.io: it serves no version; pods of "
+        "such a cluster get devices by the extended resources in their containers' limits and not by claims (docs/older-clusters.md)"
+    )
     assert len(state.nodes) == 1
 
 

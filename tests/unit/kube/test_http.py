@@ -125,7 +125,7 @@ def test_a_cluster_without_the_group_says_what_to_enable(kube: HttpKubeApi, api:
     assert str(caught.value) == (
         f"{api.url} does not serve resource.k8s.io in a version that this driver speaks (v1, v1beta2, v1beta1): it does not "
         "know the group; on Kubernetes 1.34 and later it is on by default, on 1.32 and 1.33 enable the feature gate "
-        "DynamicResourceAllocation and start the API server with --runtime-config=resource.k8s.io/v1beta1=true; until then pods get "
+        "DynamicResourceAllocation and start the API server with --runtime-config=resource.k8s.io/v1beta1=true; pods of such a cluster get "
         "devices by the extended resources in their containers' limits and not by claims (docs/older-clusters.md)"
     )
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from dra_driver.kube import own_node
 from dra_driver.kube.base import Conflict, Forbidden
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kube.own_node import HttpOwnNode
+from dra_driver.kube.transport import Transport
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.model.own_node import NodeCondition, OwnNode
 from dra_driver.testing.fake_api import FakeApi, refusal
@@ -93,18 +95,20 @@ def test_a_missing_right_is_named(api: FakeApi, node: HttpOwnNode) -> None:
         node.apply_condition(None, node.read().uid)
 
 
-def test_a_taint_that_is_added_meanwhile_is_not_lost(api: FakeApi, node: HttpOwnNode) -> None:
+def test_a_taint_that_is_added_meanwhile_is_not_lost(
+    api: FakeApi, node: HttpOwnNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The patch has the whole list of taints, so it must not be carried out on another one."""
     api.put("nodes", {"metadata": {"name": NODE}, "spec": {"taints": [{"key": "startup"}]}})
-    read = node._get
+    read = own_node.read_node
 
-    def read_and_change() -> object:
-        found = read()
+    def read_and_change(transport: Transport, name: NodeName) -> object:
+        found = read(transport, name)
         taints = [{"key": "startup"}, {"key": "new"}]
         api.put("nodes", {"metadata": {"name": NODE}, "spec": {"taints": taints}})
         return found
 
-    node._get = read_and_change  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(own_node, "read_node", read_and_change)
     with pytest.raises(Conflict):
         node.remove_taint("startup")
     assert [one["key"] for one in api.object("nodes", NODE)["spec"]["taints"]] == ["startup", "new"]
