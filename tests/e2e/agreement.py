@@ -70,7 +70,7 @@ def published(driver: Driver) -> dict[str, dict[str, Any]]:
     """This driver's devices by name, from its slices."""
     slices = driver.cluster.get("resourceslices")["items"]
     ours = [piece["spec"] for piece in slices if piece["spec"]["driver"] == DRIVER_NAME]
-    return {device["name"]: device for piece in ours for device in piece.get("devices", [])}
+    return {device["name"]: device for piece in ours for device in piece.get("devices") or []}
 
 
 def _incomplete_pools(driver: Driver) -> Iterator[str]:
