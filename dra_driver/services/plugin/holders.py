@@ -125,6 +125,10 @@ class Holders:
         """The kubelet gets the units."""
         self._memory.answered(uid)
 
+    def set_up_again(self, row: PreparedClaim) -> None:
+        """The node was rebooted, and the kubelet starts the row's pod without a call, once it has heard of it."""
+        self._memory.of(row).rebooted = True
+
     def give_up(self, row: PreparedClaim, locks: ClaimLocks) -> None:
         """The kubelet gets an error, so no container can start with the row: take it back. If work on it goes on, that is done later."""
         known = self._memory.of(row)
@@ -296,7 +300,8 @@ class Holders:
         pods = frozenset(row.users.pods or ())
         if pods and pods <= known.seen:
             return True
-        return age >= GRACE_SECONDS and not self._is_listed(row)
+        grace = ADMISSION_SECONDS if known.rebooted else GRACE_SECONDS
+        return age >= grace and not self._is_listed(row)
 
     def _unlisted(self, rows: Collection[PreparedClaim]) -> frozenset[ClaimUid]:
         """Return the rows that pod-resources listed once and do not list any more.

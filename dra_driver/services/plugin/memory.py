@@ -20,7 +20,8 @@ class Remembered:
     `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A
     moment after the answer, each checkpoint that the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at
     that time. `before` are the pods that had a cgroup when the call began; None if that is not known. `in_call`: the call is not
-    answered yet; `unanswered`: it was answered with an error. `seen` are the pods of the row that had processes.
+    answered yet; `unanswered`: it was answered with an error. `rebooted`: it was set up again after a reboot, and the kubelet may not have heard of
+    its pods yet. `seen` are the pods of the row that had processes.
     """
 
     since: float
@@ -31,6 +32,7 @@ class Remembered:
     before: frozenset[PodUid] | None = None
     in_call: bool = False
     unanswered: bool = False
+    rebooted: bool = False
     seen: frozenset[PodUid] = frozenset()
     was_listed: bool = False
 

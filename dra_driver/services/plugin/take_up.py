@@ -113,6 +113,7 @@ class TakeUp:
             # A started row without a pod would be one of a call that nobody has answered.
             users = row.users.joined(Users(tuple(pods), sole=True))
             plan = plan_again(replace(row, users=users), parts.store.boot_id)
+            self._holders.set_up_again(row)
             self._reserve(plan)
             if not row.leases:
                 return

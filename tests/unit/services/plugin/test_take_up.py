@@ -12,7 +12,7 @@ from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer
 from dra_driver.model.state import Phase
 from dra_driver.services.adopt import take_up_pod_claims
-from dra_driver.services.plugin.holders import GRACE_SECONDS
+from dra_driver.services.plugin.holders import ADMISSION_SECONDS, GRACE_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode
@@ -100,8 +100,10 @@ def test_a_pod_that_was_deleted_during_a_reboot_leaves_its_device_later(node: Pl
     node.active.clear()
     node.taking_up.once()
     node.look()
-    assert node.owned() == {"gpu-0"}
     pass_time(node, GRACE_SECONDS + 1)
+    node.look()
+    assert node.owned() == {"gpu-0"}  # a kubelet without its API server lists no pod
+    pass_time(node, ADMISSION_SECONDS)
     node.look()
     assert node.owned() == set()
 
