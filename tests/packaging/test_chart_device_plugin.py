@@ -128,7 +128,7 @@ def test_nvidias_configmap_has_the_drivers_fields() -> None:
     fields = DevicePluginOptions.__struct_encode_fields__
     assert set(fields) == {"config", "default", "fallbackStrategies"}
     brought = VALUES["devicePlugin"]["nvidiaConfigMap"]
-    assert brought == {"name": "", "default": "", "fallbackStrategies": ["named", "single"]}
+    assert brought == {"name": "", "default": "", "fallbackStrategies": ["empty"]}
     assert tuple(brought["fallbackStrategies"]) == DevicePluginOptions().fallback_strategies
 
 

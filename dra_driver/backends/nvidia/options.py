@@ -63,10 +63,10 @@ class DevicePluginOptions(
     fallback_strategies: Annotated[
         tuple[Literal["named", "single", "empty"], ...],
         Meta(
-            description="What counts without label and default, the first that exists: named: the file `default`. single: the only file. "
-            "empty: no configuration."
+            description="What counts in a folder without label and default, the first that exists: named: the file `default`. single: the only "
+            "file. empty: no configuration. NVIDIA's operator has [empty], the chart of NVIDIA's plugin [named, single]."
         ),
-    ] = ("named", "single")
+    ] = ("empty",)
 
 
 class NvidiaOptions(

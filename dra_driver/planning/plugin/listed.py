@@ -65,7 +65,9 @@ class Listing:
         well = device.health.status is not HealthStatus.UNHEALTHY
         if unit.id not in given:
             mine = device.name not in self._foreign
-            well = well and mine and not device.not_clean and self._is_free(unit, device)
+            # What is found on a device with an owner is the owner's.
+            clean = not device.not_clean or device.name in self._owned
+            well = well and mine and clean and self._is_free(unit, device)
         return ListedUnit(unit.id, healthy=well, numa_nodes=numa_nodes(device))
 
     def _is_free(self, unit: Unit, device: AllocatableDevice) -> bool:

@@ -238,7 +238,8 @@ class Holders:
             return
         if known.settled is None:
             known.settled = written
-        if age < GRACE_SECONDS or written == known.settled:
+        # The admission may go on as long as plugins of its other resources take, while lists of any plugin are written.
+        if age < ADMISSION_SECONDS or written == known.settled:
             return
         self._name_suspects(row, known)
         self._tried(row, FORGOTTEN)

@@ -121,5 +121,5 @@ class _Source:
                 self._log.warning("plugin_config_refused", reason=problem)
         for note in brought.notes:
             if note not in self.brought.notes:
-                self._log.info("plugin_config_noted", note=note)
+                self._log.warning("plugin_config_noted", note=note)
         self.brought = brought

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of several configurations counts on this node? As in NVIDIA's config manager: a label of the Node names it.
 
-Without the label it is the default, else the first fallback that exists. NVIDIA's config manager ends with an error if the label names
+Without the label it is the default, else the first fallback that exists. Without any of these no file counts, as under NVIDIA's operator: nodes on
+which a pod has a GPU for itself stay so. NVIDIA's config manager ends with an error if the label names
 nothing, and the plugin goes on with what it had. Here the reason is told too, with the names that there are.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from dra_driver.backends.nvidia.options import DevicePluginOptions
 from dra_driver.backends.nvidia.plugin.config import PluginConfig, read_config
@@ -35,7 +37,9 @@ def choose(
     usual = _usual(names, options)
     if not label and not usual.problem:
         return usual
-    stays = last if last in names else usual.name
+    # Of what a fallback would choose nobody said that it is for a node with a label.
+    by_name = options.default if options.default in names else ""
+    stays = last if last in names else by_name
     problem = usual.problem
     if label:
         step = "set the label to one of them, or add a file of this name" if names else "add one"
@@ -88,6 +92,12 @@ class ConfigOfNode:
         self._name = ""
         self._good = PluginConfig()
 
+    def _choose(self, files: Mapping[str, bytes], label: str | None) -> Choice:
+        [*names] = files
+        if names == [PurePath(self._options.config).name]:
+            return Choice(names[0])  # it is a file, and no folder to choose from
+        return choose(names, label, self._options, self._name)
+
     @property
     def place(self) -> str:
         return self._options.config
@@ -100,7 +110,7 @@ class ConfigOfNode:
         self, files: Mapping[str, bytes], labels: Mapping[str, str]
     ) -> tuple[PluginConfig, tuple[str, ...]]:
         """What counts with these files and labels of the Node, and sentences about everything that does not."""
-        choice = choose(files, labels.get(LABEL), self._options, self._name)
+        choice = self._choose(files, labels.get(LABEL))
         problems = [choice.problem] if choice.problem else []
         text = files.get(choice.name, b"")
         config, mistakes = read_config(text, self._environment, self._arguments)

@@ -9,6 +9,7 @@ from dra_driver.backends.nvidia.plugin.config import PluginConfig
 from dra_driver.model.plugin_policy import MigStrategy, PluginPolicy, SharingRule
 
 USUAL = DevicePluginOptions()
+OF_THE_PLUGIN = DevicePluginOptions(fallback_strategies=("named", "single"))
 SLICED = b"sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
 
 
@@ -22,9 +23,11 @@ def options(default: str = "", *strategies: str) -> DevicePluginOptions:
         (["a", "b"], "b", USUAL, "b"),
         (["a", "b"], "a", options("b"), "a"),
         (["a", "b"], None, options("b"), "b"),
-        (["a", "default"], None, USUAL, "default"),
-        (["a", "default"], "", USUAL, "default"),
-        (["a"], None, USUAL, "a"),
+        (["a", "default"], None, USUAL, ""),
+        (["a"], None, USUAL, ""),
+        (["a", "default"], None, OF_THE_PLUGIN, "default"),
+        (["a", "default"], "", OF_THE_PLUGIN, "default"),
+        (["a"], None, OF_THE_PLUGIN, "a"),
         (["a", "b"], None, options("", "single", "empty"), ""),
         ([], None, USUAL, ""),
     ],
@@ -42,11 +45,11 @@ def test_label_default_and_fallbacks_are_tried_in_this_order(
         (
             ["any"],
             "time-slicing",
-            USUAL,
+            OF_THE_PLUGIN,
             "",
             Choice(
-                "any",
-                f"the Node's label {LABEL} is 'time-slicing', and there is no such file; there are any: set the label to one of them, or add a file of this name; until then 'any' stays in force",
+                "",
+                f"the Node's label {LABEL} is 'time-slicing', and there is no such file; there are any: set the label to one of them, or add a file of this name; until then no configuration is in force",
             ),
         ),
         (
@@ -82,7 +85,7 @@ def test_label_default_and_fallbacks_are_tried_in_this_order(
         (
             ["b", "a"],
             None,
-            USUAL,
+            OF_THE_PLUGIN,
             "a",
             Choice(
                 "a",
@@ -95,6 +98,18 @@ def test_a_choice_that_cannot_be_made_is_told_with_what_there_is(
     names: list[str], label: str | None, chosen: DevicePluginOptions, last: str, choice: Choice
 ) -> None:
     assert choose(names, label, chosen, last) == choice
+
+
+def test_a_label_that_names_nothing_leaves_the_default_and_no_fallback() -> None:
+    both = DevicePluginOptions(default="a", fallback_strategies=("single",))
+    assert choose(["a"], "b", both).name == "a"
+
+
+def test_a_single_file_counts_without_a_label() -> None:
+    node = ConfigOfNode(DevicePluginOptions(config="/etc/plugin/config.yaml"), {})
+    config, problems = node.update({"config.yaml": SLICED}, {})
+    assert (len(config.policy.sharing), problems) == (1, ())
+    assert node.update({"config.yaml": b""}, {LABEL: "any"}) == (PluginConfig(), ())
 
 
 def test_a_wrong_file_leaves_the_last_good_one_in_force() -> None:
