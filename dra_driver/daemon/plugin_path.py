@@ -124,9 +124,10 @@ class PluginPath:
         self._path.subscribe(self._wake)
         self._sources.look()
         self._policy.look()
-        # What pods have already is reserved before the kubelet can give out anything.
-        while not stop.is_set() and not self._reserved():
+        # What pods have already is reserved before the kubelet can give out anything, and units are listed only as the admin wants them.
+        while not stop.is_set() and not (self._reserved() and self._policy.is_known):
             stop.wait(TRY_SECONDS)
+            self._policy.look()
         self._listed.set()
         ender = Thread(target=self._wake_at, args=(stop,), name="plugin-end", daemon=True)
         ender.start()

@@ -28,7 +28,7 @@ devicePluginsDir: {root}/device-plugins
 deviceClassesDir: {root}/classes
 backends:
   simulated: {{profile: h100x8}}
-  nvidia: {{hostRoot: {root}/host, devicePlugin: {{config: {root}/nvidia}}}}
+  nvidia: {{hostRoot: {root}/host, devicePlugin: {{config: {root}/nvidia, default: any}}}}
 """
 SLICED = """
 version: v1

@@ -48,6 +48,11 @@ class PolicyOfNode:
         """The policy as it was found last. `look` finds it."""
         return self._policy
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the labels that choose a file were read once, or nobody needs them. Before that a wrong file could count, or none."""
+        return self._known is not None or not self._asks
+
     def look(self) -> bool:
         """Look for changes. Returns whether another policy counts than before."""
         with self._looking:

@@ -97,6 +97,15 @@ def test_a_device_of_a_claim_is_given_to_nobody() -> None:
     assert healthy(a_resource(ONE, TWO), BOTH, claim) == {"gpu-0": False, "gpu-1": True}
 
 
+def test_what_is_found_on_a_shared_device_belongs_to_the_container_that_has_a_share() -> None:
+    """A share that another plugin gave out has no lease, so the backend does not expect its process."""
+    shares = tuple(a_unit("gpu-0", f"replica-{n}") for n in range(2))
+    busy = (replace(BOTH[0], not_clean="process 4711 uses it"),)
+    resource = a_resource(*shares)
+    assert list(healthy(resource, busy, a_row(shares[0])).values()) == [True, True]
+    assert list(healthy(resource, busy).values()) == [False, False]
+
+
 def test_shares_of_one_device_do_not_disturb_each_other() -> None:
     first, second = a_unit("gpu-0", "replica-0"), a_unit("gpu-0", "replica-1")
     shares = a_resource(first, second)

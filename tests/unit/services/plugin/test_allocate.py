@@ -226,11 +226,15 @@ def test_a_pod_that_no_checkpoint_names_is_searched_among_those_that_came_since(
     node.run("older")
     given(node.allocate(ONE))
     replaced(node, another_process)
-    node.run("pod-a")  # its entry was written and replaced before anybody read it
+    node.run("pod-a")
+    node.containers, node.writes = (
+        (),
+        node.writes + 2,
+    )  # its entry was replaced before anybody read it
     node.look()
     pass_time(node, SETTLED_SECONDS)
     node.look()
-    pass_time(node, GRACE_SECONDS)
+    pass_time(node, ADMISSION_SECONDS)
     node.look()
     (row,) = node.rows()
     assert (row.users.pods, row.held) == (None, None)
@@ -241,6 +245,21 @@ def test_a_pod_that_no_checkpoint_names_is_searched_among_those_that_came_since(
     node.end("pod-a")
     node.look()
     assert node.owned() == set()
+
+
+def test_a_slow_plugin_of_another_resource_costs_a_container_nothing(node: PluginNode) -> None:
+    given(node.allocate(ONE))
+    pass_time(node, SETTLED_SECONDS)
+    node.look()
+    node.writes += 1  # a plugin has sent its list
+    pass_time(node, ADMISSION_SECONDS - SETTLED_SECONDS - 1)
+    node.look()
+    assert (node.owned(), len(node.disk().files)) == ({"gpu-0"}, 1)
+    node.write("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-a",)
 
 
 def test_an_entry_that_is_older_than_the_call_names_nobody(node: PluginNode) -> None:

@@ -51,7 +51,7 @@ def made(
     own: PluginPolicy = PluginPolicy(),  # noqa: B008  frozen
     **variables: str,
 ) -> PolicyOfNode:
-    options = DevicePluginOptions(config=str(place))
+    options = DevicePluginOptions(config=str(place), fallback_strategies=("named", "single"))
     logger = structlog.wrap_logger(None, processors=[log])
     return PolicyOfNode(own, [ConfigOfNode(options, variables)], labels=node.read, log=logger)
 
@@ -101,8 +101,10 @@ def test_without_labels_no_file_is_chosen(tmp_path: Path, node: Node, log: LogCa
     node.error = Temporary("down")
     policy = made(tmp_path, node, log)
     assert not policy.look()
+    assert not policy.is_known
     node.error, node.labels = None, {LABEL: "plain"}
     assert not policy.look()
+    assert policy.is_known
     node.error = Temporary("down")
     (tmp_path / "plain").write_text(SLICED)
     assert policy.look()  # the labels that were read last
@@ -113,6 +115,7 @@ def test_without_files_only_the_variables_count_and_nobody_is_asked(
     node: Node, log: LogCapture
 ) -> None:
     policy = made("", node, log, MIG_STRATEGY="mixed", FAIL_ON_INIT_ERROR="true")
+    assert policy.is_known
     assert policy.look()
     assert not policy.look()
     assert policy.current() == PluginPolicy(MigStrategy.MIXED)
