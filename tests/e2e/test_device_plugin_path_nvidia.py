@@ -104,7 +104,7 @@ def test_four_pods_take_turns_on_a_gpu_by_a_configuration_of_nvidias_plugin(
     (folder / "any").write_text(SLICED)
     # The label is as guides tell it, and names no key of the ConfigMap.
     node.cluster.kubectl("label", "node", NODE, f"{LABEL}=time-slicing")
-    node.run(nvidia({"devicePlugin": {"config": str(folder)}}))
+    node.run(nvidia({"devicePlugin": {"config": str(folder), "default": "any"}}))
     node.wait_offered(4)
     names = [f"turn-{number}" for number in range(4)]
     for name in names:
