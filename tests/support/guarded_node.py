@@ -67,7 +67,7 @@ class GuardedNode:
         self.memory = Memory()
         self.events: list[NodeEvent] = []
         self.refuses: DriverError | None = None
-        self.asked = self.listed = self.changes = 0
+        self.asked = self.listed = self.looked_at_cgroups = self.changes = 0
         self.guard = self.restart()
 
     def restart(self) -> ForeignGuard:
@@ -144,6 +144,7 @@ class GuardedNode:
         return self.active
 
     def _presence(self, pods: Collection[PodUid]) -> Mapping[PodUid, Presence]:
+        self.looked_at_cgroups += 1
         return {pod: self.presences.get(pod, Gone()) for pod in pods}
 
     def _tell(self, event: NodeEvent) -> None:

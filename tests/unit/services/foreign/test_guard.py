@@ -9,7 +9,7 @@ import pytest
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.ids import DeviceName, ResourceName, UnitId
 from dra_driver.model.plugin import PluginResource, Unit
-from dra_driver.services.foreign.guard import without_held
+from dra_driver.services.foreign.guard import IDLE_SECONDS, without_held
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.guarded_node import GuardedNode, entry
 
@@ -89,3 +89,18 @@ def test_devices_that_are_not_known_yet_are_kept_when_they_are() -> None:
     assert node.guard.devices() == {}
     node.inventory = known
     assert set(node.guard.devices()) == {"gpu-0"}
+
+
+def test_at_rest_each_look_asks_pod_resources_once_and_nothing_else() -> None:
+    node = GuardedNode()
+    pauses: list[float] = []
+
+    def wait(stop: Event, seconds: float) -> None:
+        pauses.append(seconds)
+        node.clock.now += seconds
+        if len(pauses) == 6:
+            stop.set()
+
+    node.guard.run(Event(), wait)
+    assert pauses == [IDLE_SECONDS] * 6
+    assert (node.asked, node.listed, node.looked_at_cgroups, node.memory.writes) == (6, 0, 0, 0)
