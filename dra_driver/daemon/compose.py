@@ -57,7 +57,7 @@ from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.claim_status import ClaimStatuses
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
-from dra_driver.services.foreign_guard import ForeignGuard
+from dra_driver.services.foreign.guard import ForeignGuard
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.health_changes import HealthChanges
 from dra_driver.services.held import HeldDevices

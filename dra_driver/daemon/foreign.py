@@ -10,7 +10,8 @@ from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.kubelet.pod_resources import allocatable, plugin_devices
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
-from dra_driver.services.foreign_guard import ForeignGuard, ForeignInputs, ForeignWitnesses
+from dra_driver.services.foreign.guard import ForeignGuard, ForeignInputs
+from dra_driver.services.foreign.kubelet import ForeignWitnesses
 from dra_driver.services.parts import PresenceOf
 
 

@@ -15,7 +15,7 @@ from dra_driver.kubelet.pod_resources import allocatable
 from dra_driver.model.state import Unknown
 from dra_driver.services.binding import BindingController
 from dra_driver.services.follow import ClaimFollower
-from dra_driver.services.foreign_guard import ForeignGuard
+from dra_driver.services.foreign.guard import ForeignGuard
 from dra_driver.services.held import HeldDevices
 from dra_driver.services.neighbours import NeighbourWatch
 from dra_driver.services.parts import NodeParts

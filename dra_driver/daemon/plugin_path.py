@@ -27,7 +27,7 @@ from dra_driver.planning.plugin.resources import Resources, plan_resources
 from dra_driver.planning.plugin.rows import owner_paths
 from dra_driver.planning.plugin.sides import sides, wanted_paths
 from dra_driver.planning.plugin.strategy import strategy_of
-from dra_driver.services.foreign_guard import ForeignGuard, without_held
+from dra_driver.services.foreign.guard import ForeignGuard, without_held
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.class_sources import ClassSources, no_classes

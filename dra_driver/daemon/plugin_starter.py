@@ -12,7 +12,7 @@ from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.plugin import Path
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.gfd_labels import GfdRules
-from dra_driver.services.foreign_guard import ForeignGuard
+from dra_driver.services.foreign.guard import ForeignGuard
 from dra_driver.services.node_condition import nothing
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.release import nobody_told

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Report a vendor's device plugin that offers this node's devices too.
 
-The driver keeps from its own users what such a plugin could give out (`foreign_guard`), and it still prepares claims. It
+The driver keeps from its own users what such a plugin could give out (`foreign`), and it still prepares claims. It
 reports the plugin once, in the log and as an Event on the Node, and again when the plugin's resources change.
 """
 

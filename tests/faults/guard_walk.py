@@ -24,12 +24,12 @@ from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import KubeletCheckpoint, PodUnits, UnitsOfContainer
 from dra_driver.node.foreign_memory import ForeignMemory
 from dra_driver.planning.plugin.listed import Listing
-from dra_driver.services.foreign_guard import (
+from dra_driver.services.foreign.guard import (
     ForeignGuard,
     ForeignInputs,
-    ForeignWitnesses,
     without_held,
 )
+from dra_driver.services.foreign.kubelet import ForeignWitnesses
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.prepare import PrepareClaims
 from dra_driver.testing.builders import A_PLACE, a_claim, a_result

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from dra_driver.services import foreign_guard
-from dra_driver.services.foreign_guard import ForeignGuard
+from dra_driver.services.foreign import pods
+from dra_driver.services.foreign.guard import ForeignGuard
+from dra_driver.services.foreign.pods import ForeignPods
 from tests.faults.guard_walk import ACTIONS, Broken, walk
 
 STEPS = 300
@@ -28,12 +29,12 @@ def nothing_refused(patch: pytest.MonkeyPatch) -> None:
 
 
 def nothing_remembered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ForeignGuard, "_remember_again", lambda _self: None)
+    patch.setattr(ForeignPods, "remember_again", lambda _self: ())
 
 
 def no_patience(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(foreign_guard, "GRACE_SECONDS", 0.0)
-    patch.setattr(ForeignGuard, "_is_listed", lambda *_args: False)
+    patch.setattr(pods, "GRACE_SECONDS", 0.0)
+    patch.setattr(ForeignPods, "_is_listed", lambda *_args: False)
 
 
 @pytest.mark.parametrize("mistake", [nothing_refused, nothing_remembered, no_patience])

@@ -6,15 +6,17 @@ from typing import Any
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
+from dra_driver.model.claim import ClaimRef
 from dra_driver.model.foreign import RememberedPod
-from dra_driver.model.ids import PodUid, ResourceName, UnitId
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, UnitId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import KubeletCheckpoint, PodUnits, UnitsOfContainer
 from dra_driver.model.plugin_policy import DeviceChoice
 from dra_driver.model.presence import Alive, Gone, Presence
-from dra_driver.model.state import PreparedClaim, Unknown
-from dra_driver.services.foreign_guard import ForeignGuard, ForeignInputs, ForeignWitnesses
-from dra_driver.testing.builders import A_PLACE, a_device
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Unknown, Users
+from dra_driver.services.foreign.guard import ForeignGuard, ForeignInputs
+from dra_driver.services.foreign.kubelet import ForeignWitnesses
+from dra_driver.testing.builders import A_BOOT, A_PLACE, A_POOL, a_device
 from tests.support.local_node import ManualClock
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -65,7 +67,7 @@ class GuardedNode:
         self.memory = Memory()
         self.events: list[NodeEvent] = []
         self.refuses: DriverError | None = None
-        self.asked = self.listed = self.changes = 0
+        self.asked = self.listed = self.looked_at_cgroups = self.changes = 0
         self.guard = self.restart()
 
     def restart(self) -> ForeignGuard:
@@ -142,6 +144,7 @@ class GuardedNode:
         return self.active
 
     def _presence(self, pods: Collection[PodUid]) -> Mapping[PodUid, Presence]:
+        self.looked_at_cgroups += 1
         return {pod: self.presences.get(pod, Gone()) for pod in pods}
 
     def _tell(self, event: NodeEvent) -> None:
@@ -159,3 +162,13 @@ def entry(pod: str, *units: str, **more: Any) -> UnitsOfContainer:
     return UnitsOfContainer(
         PodUid(pod), more.get("container", "main"), resource, frozenset(map(UnitId, units))
     )
+
+
+def own_row(device: str, unit: str = "", pod: str | None = None) -> PreparedClaim:
+    """A row of the state: of a claim, or with `unit` of a container. `pod` is the one that has it, if that is known."""
+    ref = ClaimRef("default", "mine", ClaimUid("uid-mine"))
+    if unit:
+        ref = ClaimRef("device-plugin", GPU, ClaimUid("plugin-1"))
+    found = PreparedDevice((unit or "gpu",), A_POOL, DeviceName(device), (), "")
+    users = Users(None if pod is None else (PodUid(pod),))
+    return PreparedClaim(ref, Phase.PREPARED, A_BOOT, (found,), "", users)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep devices from users of this driver while a plugin of somebody else has given them out, or could.
+
+A foreign plugin asks nobody before it gives a device to a pod, and tells nobody. Three witnesses know of it: the kubelet's checkpoint (which
+pod has which units, and which resources are registered), pod-resources (what is allocatable now), and the pods' cgroups (what runs). This
+service looks at them after each write of the checkpoint, and every few seconds.
+
+| module | question |
+| --- | --- |
+| `kubelet.py` | what does the kubelet say of device plugins, and what counts while it is silent? |
+| `own.py` | which of the kubelet's entries come from this driver itself? |
+| `pods.py` | which pods have units of foreign plugins, and when is it proven that they have ended? |
+| `events.py` | what are people told? |
+| `dra_driver.planning.guard` | which devices are that? |
+
+One thing cannot be prevented: the foreign plugin gives out a device that a pod already has through this driver. That is told by an Event.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from threading import Event, Lock
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver.errors import DriverError, Permanent
+from dra_driver.kube.base import NodeEvent
+from dra_driver.model.claim import Claim, ClaimRef
+from dra_driver.model.ids import DeviceName, ResourceName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plugin import PluginResource
+from dra_driver.model.state import PreparedClaim
+from dra_driver.planning.guard import (
+    Divided,
+    Kept,
+    foreign_pods,
+    foreign_resources,
+    kept_devices,
+    taint_value,
+)
+from dra_driver.planning.prepare import NodePlace
+from dra_driver.services.foreign.events import ForeignEvents
+from dra_driver.services.foreign.kubelet import ForeignWitnesses, KubeletSays
+from dra_driver.services.foreign.own import OwnTraces
+from dra_driver.services.foreign.pods import ForeignPods, Memory
+
+LOOK_SECONDS = 2.0  # while a foreign pod may run
+IDLE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignInputs:
+    """What this driver knows itself. `rows` are those of the state; `offered` are the resources that it offers by the device plugin API."""
+
+    inventory: Callable[[], Inventory]
+    rows: Callable[[], Iterable[PreparedClaim]]
+    offered: Callable[[], Collection[str]]
+    divided: Divided
+
+
+class ForeignGuard:
+    """Knows what is kept. `changed` is called when it becomes something else; `tell_node` writes an Event on the Node."""
+
+    def __init__(  # noqa: PLR0913  named at its only call
+        self,
+        witnesses: ForeignWitnesses,
+        inputs: ForeignInputs,
+        memory: Memory,
+        *,
+        place: NodePlace,
+        tell_node: Callable[[NodeEvent], None],
+        log: FilteringBoundLogger | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inputs = inputs
+        self._place = place
+        self._log: FilteringBoundLogger = log or structlog.get_logger()
+        self._kubelet = KubeletSays(witnesses, clock)
+        self._own = OwnTraces(inputs.offered, clock)
+        self._pods = ForeignPods(witnesses, memory, log=self._log, clock=clock)
+        self._events = ForeignEvents(place, inputs.divided, tell_node, self._log)
+        self._subscribers: list[Callable[[], None]] = []
+        self._looking = Lock()
+        self._kept: Mapping[DeviceName, Kept] = {}
+        self._begun = False
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change. It must not block."""
+        self._subscribers.append(changed)
+
+    # What others ask. The first question waits for the first look; after that only `current` looks, and only if it must.
+
+    def devices(self) -> Mapping[DeviceName, Kept]:
+        """Return the devices that are kept, each with its reason."""
+        if not self._begun:
+            self.look()
+        return self._kept
+
+    def taints(self) -> Mapping[DeviceName, str]:
+        """Return the value of the taint of each device that is kept."""
+        return {name: taint_value(kept.resource) for name, kept in self.devices().items()}
+
+    def current(self) -> Mapping[DeviceName, Kept]:
+        """Return the devices that are kept, after a look if the kubelet has written its checkpoint since the last one."""
+        if not self._begun or self._kubelet.has_written():
+            self.look()
+        return self._kept
+
+    def served(self) -> frozenset[str] | None:
+        """Return the extended resources of plugins, of this driver's too, that the kubelet knows; None if it has not said them."""
+        kubelet = self._kubelet
+        if not self._begun or kubelet.counts is None or kubelet.unread:
+            return None
+        return frozenset((*kubelet.checkpoint.registered, *kubelet.counts, *self._own.left))
+
+    def refusing(self, get_claim: Callable[[ClaimRef], Claim]) -> Callable[[ClaimRef], Claim]:
+        """Return a function that reads a claim, and raises Permanent if a foreign pod has one of its devices: the scheduler may have chosen it
+        before the taint was there. Admin access shares a device with anybody.
+        """
+
+        def read(ref: ClaimRef) -> Claim:
+            claim = get_claim(ref)
+            kept = self.current()
+            for result in claim.results or ():
+                mine = (result.driver, result.pool) == (self._place.driver, self._place.pool)
+                found = kept.get(DeviceName(result.device))
+                if mine and not result.admin_access and found is not None and found.held:
+                    raise Permanent(
+                        f"device {result.device} is not free: {found.reason}; end that pod, or delete this one, so that the scheduler "
+                        f"chooses another device"
+                    )
+            return claim
+
+        return read
+
+    # What it does on its own.
+
+    def run(self, stop: Event, wait: Callable[[Event, float], object]) -> None:
+        """Look after each write of the checkpoint until `stop`. `wait` returns when it was written, at the latest after so many seconds."""
+        while not stop.is_set():
+            self.look()
+            soon = self._own.expects_a_pod or self._pods.may_run
+            wait(stop, LOOK_SECONDS if soon else IDLE_SECONDS)
+
+    def look(self) -> None:
+        """Look once. What cannot be read stays as it was."""
+        with self._looking:
+            try:
+                kept = self._look()
+            except DriverError as error:
+                self._log.warning(
+                    "foreign_plugins_not_looked_at",
+                    error=str(error),
+                    next_step="what is kept stays kept; it is tried again",
+                )
+                return
+            before, self._kept = self._kept, kept
+        if before != kept:
+            for name in sorted(before.keys() ^ kept.keys()):
+                one = kept.get(name)
+                self._log.info(
+                    "device_kept_from_users" if one else "device_free_of_others",
+                    device=name,
+                    reason=(one or before[name]).reason,
+                )
+            for tell in self._subscribers:
+                tell()
+
+    def _look(self) -> Mapping[DeviceName, Kept]:
+        if not self._begun:
+            self._own.offered_before(self._pods.remember_again())
+        self._kubelet.read()
+        # The rows after the checkpoint: a unit that this driver gave out has its row before the kubelet writes.
+        rows = tuple(self._inputs.rows())
+        inventory = self._inputs.inventory()
+        self._kubelet.take()
+        own = self._own.units(rows, self._kubelet)
+        self._begun = True
+        checkpoint = self._kubelet.checkpoint
+        resources = foreign_resources(checkpoint, self._kubelet.counts, inventory, own)
+        named = foreign_pods(checkpoint, inventory, own)
+        running = self._pods.running(named, inventory, own)
+        self._pods.store(own.offered | own.left)
+        self._events.beyond_share(resources, inventory)
+        self._events.given_twice(running, rows)
+        return kept_devices(resources, running, self._inputs.divided, inventory)
+
+
+def without_held(
+    find: Callable[[ResourceName], PluginResource | None],
+    kept: Callable[[], Mapping[DeviceName, Kept]],
+) -> Callable[[ResourceName], PluginResource | None]:
+    """Return a function that finds a resource without the units whose devices foreign pods have: the kubelet may have chosen one before the
+    new list reached it.
+    """
+
+    def found(name: ResourceName) -> PluginResource | None:
+        resource = find(name)
+        held = {device for device, one in kept().items() if one.held}
+        if resource is None or not held:
+            return resource
+        return replace(
+            resource, units=tuple(one for one in resource.units if one.device not in held)
+        )
+
+    return found

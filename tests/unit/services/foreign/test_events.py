@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be prevented is told, once."""
+
+from dra_driver.errors import Temporary
+from dra_driver.kube.base import NodeEvent
+from dra_driver.model.plugin_policy import DeviceChoice
+from tests.support.guarded_node import GuardedNode, entry, own_row
+
+
+def test_on_a_divided_node_a_plugin_that_lists_more_is_told_once() -> None:
+    node = GuardedNode(DeviceChoice(named=("uuid-gpu-3",)))
+    assert node.kept() == {"gpu-3"}
+    node.serves("uuid-gpu-2", "uuid-gpu-3")
+    assert node.kept() == {"gpu-3"}
+    node.kept()
+    (event,) = node.events
+    assert event.message == (
+        "the device plugin of nvidia.com/gpu lists gpu-2, which devicePlugin.foreign leaves to this driver: a device can be given to two pods. "
+        "Restrict that plugin to its own devices, or change devicePlugin.foreign"
+    )
+
+
+def test_a_device_with_two_users_is_told_until_the_event_is_written() -> None:
+    node = GuardedNode()
+    node.rows = [own_row("gpu-0")]
+    node.writes(entry("p", "uuid-gpu-0"), entry("q", "odd"))
+    node.refuses = Temporary("API server is away")
+    node.kept()
+    node.refuses = None
+    node.kept()
+    node.kept()
+    assert node.events == [
+        NodeEvent(
+            "Warning",
+            "DeviceGivenTwice",
+            "device gpu-0 has two users: default/mine, and pod p, to which the device plugin of nvidia.com/gpu gave it. End one of them; keep "
+            "that plugin off this node while pods use gpu.dra-driver.dev",
+        )
+    ]

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a foreign plugin has given out, or could, is offered to nobody, and refused to who has it allocated."""
+
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from dra_driver.errors import DriverError, Permanent
+from dra_driver.model.ids import DeviceName, ResourceName, UnitId
+from dra_driver.model.plugin import PluginResource, Unit
+from dra_driver.services.foreign.guard import IDLE_SECONDS, without_held
+from dra_driver.testing.builders import a_claim, a_result
+from tests.support.guarded_node import GuardedNode, entry
+
+
+def test_a_plugin_that_comes_is_noticed_and_one_that_goes_as_well() -> None:
+    node = GuardedNode()
+    assert node.kept() == set()
+    node.serves("uuid-gpu-0", "uuid-gpu-1")
+    assert node.kept() == {"gpu-0", "gpu-1"}
+    assert node.guard.taints() == {"gpu-0": "nvidia.com_gpu", "gpu-1": "nvidia.com_gpu"}
+    node.stops()
+    assert node.kept() == set()
+    assert node.changes == 2
+
+
+def test_a_claim_whose_device_a_foreign_pod_has_is_refused_at_once() -> None:
+    node = GuardedNode()
+    read = node.guard.refusing(lambda ref: claims[ref])
+    results = {
+        "one": [a_result("gpu-0")],
+        "free": [a_result("gpu-1")],
+        "watches": [a_result("gpu-0", admin=True)],
+        "others": [a_result("gpu-0", driver="b.c")],
+        "none": [],
+    }
+    found = [a_claim(name, results=some) for name, some in results.items()]
+    claims = {claim.ref: claim for claim in found}
+    assert [read(claim.ref) for claim in found] == found
+    node.writes(entry("p", "uuid-gpu-0"))
+    with pytest.raises(Permanent, match="device gpu-0 is not free: pod p has it"):
+        read(found[0].ref)
+    assert [read(claim.ref) for claim in found[1:]] == found[1:]
+
+
+def test_what_a_plugin_could_give_out_is_not_refused_to_a_claim_that_has_it() -> None:
+    node = GuardedNode()
+    claim = a_claim("one", results=[a_result("gpu-0")])
+    node.serves("uuid-gpu-0")
+    assert node.guard.refusing(lambda _ref: claim)(claim.ref) is claim
+
+
+def test_units_of_held_devices_are_not_found() -> None:
+    node = GuardedNode()
+    units = tuple(Unit(UnitId(f"uuid-gpu-{n}"), DeviceName(f"gpu-{n}")) for n in range(2))
+    resource = PluginResource(ResourceName("a.b/c"), units, "a test")
+    find = without_held(lambda name: resource if name == "a.b/c" else None, node.guard.current)
+    assert find(ResourceName("a.b/c")) is resource
+    node.writes(entry("p", "uuid-gpu-0"))
+    found = find(ResourceName("a.b/c"))
+    assert found is not None
+    assert found.units == units[1:]
+    assert find(ResourceName("x.y/z")) is None
+
+
+def test_it_looks_often_only_while_a_foreign_pod_may_run() -> None:
+    node = GuardedNode()
+    seconds: list[float] = []
+
+    def wait(steps: list[Callable[[], None]]) -> Callable[[Event, float], None]:
+        def once(stop: Event, pause: float) -> None:
+            seconds.append(pause)
+            if steps:
+                steps.pop(0)()
+            else:
+                stop.set()
+
+        return once
+
+    node.guard.run(Event(), wait([lambda: node.writes(entry("p", "uuid-gpu-0"))]))
+    assert seconds == [10.0, 2.0]
+
+
+def test_devices_that_are_not_known_yet_are_kept_when_they_are() -> None:
+    node = GuardedNode()
+    known, node.inventory = node.inventory, DriverError("not scanned")
+    node.serves("uuid-gpu-0")
+    assert node.guard.devices() == {}
+    node.inventory = known
+    assert set(node.guard.devices()) == {"gpu-0"}
+
+
+def test_at_rest_each_look_asks_pod_resources_once_and_nothing_else() -> None:
+    node = GuardedNode()
+    pauses: list[float] = []
+
+    def wait(stop: Event, seconds: float) -> None:
+        pauses.append(seconds)
+        node.clock.now += seconds
+        if len(pauses) == 6:
+            stop.set()
+
+    node.guard.run(Event(), wait)
+    assert pauses == [IDLE_SECONDS] * 6
+    assert (node.asked, node.listed, node.looked_at_cgroups, node.memory.writes) == (6, 0, 0, 0)
