@@ -13,7 +13,8 @@ from dra_driver.model.foreign import RememberedPod
 from dra_driver.node.files import write_atomic
 
 FILE_NAME = "foreign.json"
-MOST_BYTES = 4 * 1024 * 1024
+MOST_BYTES = 16 * 1024 * 1024
+"""Several times what the kubelet's checkpoint may have: it is read once, at the start."""
 
 
 class _Content(msgspec.Struct, frozen=True):

@@ -18,7 +18,8 @@ Of any other ID it cannot be told, so it may be each device of the vendor.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -32,8 +33,9 @@ from dra_driver.planning.neighbours import vendor_of
 from dra_driver.planning.occupied import overlap
 
 _REPLICA = re.compile(r"::\d+$")
-_INDEX = re.compile(r"(\d+)(?::\d+)?")
-_DEVICE_FILE = re.compile(r"nvidia(\d+)(?:/.*)?", re.DOTALL)
+# Not more digits: an ID is a text of any length, and Python refuses to make a number of thousands of digits.
+_INDEX = re.compile(r"(\d{1,9})(?::\d+)?")
+_DEVICE_FILE = re.compile(r"nvidia(\d{1,9})(?:/.*)?", re.DOTALL)
 _GPU_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CHOSEN_ELSEWHERE = re.compile(r"aliyun\.com/.+|nvidia\.com/gpu(?:mem|mem-percentage|cores)")
 _LABEL_LENGTH = 63
@@ -151,14 +153,15 @@ def devices_of(
     """
     vendor = vendor_of(resource)
     mine = _of_vendor(inventory, vendor)
-    found: set[DeviceName] = set()
+    find = _Finder(mine, vendor)
+    found: dict[DeviceName, AllocatableDevice] = {}
     told = not _CHOSEN_ELSEWHERE.fullmatch(resource)
-    for unit in units:
-        base = _REPLICA.sub("", unit)
-        named = [device for device in mine if _is(device, base, vendor)]
-        found |= {device.name for device in _with_same_hardware(named, inventory)}
+    for base in {_REPLICA.sub("", unit) for unit in units}:
+        named = find(base)
+        found |= {device.name: device for device in named}
         told = told and (bool(named) or _is_elsewhere(base, mine))
-    return frozenset(found if told else (device.name for device in mine)), told
+    meant = _with_same_hardware(found.values(), inventory) if told else mine
+    return frozenset(device.name for device in meant), told
 
 
 def kept_devices(
@@ -199,9 +202,8 @@ def chosen(
     """Return the devices that the admin means: the first `count` of the vendor's, or those that are named as units are."""
     vendor = vendor_of(resource)
     mine = _of_vendor(inventory, vendor)
-    named = [
-        device for device in mine if any(_is(device, name, vendor) for name in choice.named)
-    ] or mine[: choice.count]
+    find = _Finder(mine, vendor)
+    named = [device for name in choice.named for device in find(name)] or mine[: choice.count]
     return frozenset(device.name for device in _with_same_hardware(named, inventory))
 
 
@@ -267,15 +269,28 @@ def _identities(device: AllocatableDevice) -> set[str]:
     return said - {""}
 
 
-def _is(device: AllocatableDevice, base: str, vendor: str) -> bool:
-    if base in _identities(device) or base == device.name:
-        return True
-    if vendor not in ("nvidia", ""):
-        return False
-    if index := _INDEX.fullmatch(base):
-        return _said(device, "index") == int(index[1])
-    file = _DEVICE_FILE.fullmatch(base)
-    return file is not None and _said(device, "minor") == int(file[1])
+class _Finder:
+    """Finds the devices of an ID in one look: a plugin may list thousands of IDs."""
+
+    def __init__(self, mine: Iterable[AllocatableDevice], vendor: str) -> None:
+        self._by_identity: defaultdict[str, list[AllocatableDevice]] = defaultdict(list)
+        self._by_number: defaultdict[tuple[str, object], list[AllocatableDevice]] = defaultdict(
+            list
+        )
+        for device in mine:
+            for identity in {*_identities(device), device.name}:
+                self._by_identity[identity].append(device)
+            if vendor in ("nvidia", ""):
+                for name in ("index", "minor"):
+                    self._by_number[name, _said(device, name)].append(device)
+
+    def __call__(self, base: str) -> Sequence[AllocatableDevice]:
+        if found := self._by_identity.get(base):
+            return found
+        if index := _INDEX.fullmatch(base):
+            return self._by_number.get(("index", int(index[1])), ())
+        file = _DEVICE_FILE.fullmatch(base)
+        return self._by_number.get(("minor", int(file[1])), ()) if file else ()
 
 
 def _is_elsewhere(base: str, mine: Iterable[AllocatableDevice]) -> bool:

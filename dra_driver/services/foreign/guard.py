@@ -155,6 +155,8 @@ class ForeignGuard:
                     next_step="what is kept stays kept; it is tried again",
                 )
                 return
+            except Exception as error:  # noqa: BLE001  a defect here must not open what it guards
+                kept = self._all(error)
             before, self._kept = self._kept, kept
         if before != kept:
             for name in sorted(before.keys() ^ kept.keys()):
@@ -166,6 +168,21 @@ class ForeignGuard:
                 )
             for tell in self._subscribers:
                 tell()
+
+    def _all(self, error: Exception) -> Mapping[DeviceName, Kept]:
+        """Every device: nobody knows what others have. Claims that have one already are served."""
+        self._kubelet.forget()
+        self._log.error(
+            "foreign_guard_failed",
+            exc_info=error,
+            next_step="no device is offered to new claims until it works again; report this with the log",
+        )
+        reason = f"the driver cannot tell which devices other plugins have given out: {type(error).__name__}"
+        try:
+            devices = self._inputs.inventory().devices
+        except DriverError:
+            return self._kept
+        return {device.name: Kept(ResourceName("unknown"), reason) for device in devices}
 
     def _look(self) -> Mapping[DeviceName, Kept]:
         if not self._begun:

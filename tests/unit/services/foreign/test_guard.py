@@ -6,12 +6,13 @@ from threading import Event
 
 import pytest
 
-from dra_driver.errors import DriverError, Permanent
+from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.ids import DeviceName, ResourceName, UnitId
 from dra_driver.model.plugin import PluginResource, Unit
+from dra_driver.services.foreign import guard
 from dra_driver.services.foreign.guard import IDLE_SECONDS, without_held
 from dra_driver.testing.builders import a_claim, a_result
-from tests.support.guarded_node import GuardedNode, entry
+from tests.support.guarded_node import GPU, GuardedNode, entry, gpus
 
 
 def test_a_plugin_that_comes_is_noticed_and_one_that_goes_as_well() -> None:
@@ -42,6 +43,34 @@ def test_a_claim_whose_device_a_foreign_pod_has_is_refused_at_once() -> None:
     with pytest.raises(Permanent, match="device gpu-0 is not free: pod p has it"):
         read(found[0].ref)
     assert [read(claim.ref) for claim in found[1:]] == found[1:]
+
+
+def test_an_id_of_any_length_hides_no_pod() -> None:
+    node = GuardedNode()
+    node.serves("uuid-gpu-0", "9" * 5000, f"nvidia{'9' * 5000}")
+    node.writes(entry("p", "uuid-gpu-0"), registered={GPU: ["uuid-gpu-0", "9" * 5000]})
+    assert "gpu-0" in node.kept()
+    assert node.guard.current()[DeviceName("gpu-0")].held
+
+
+def test_a_defect_of_the_guard_keeps_every_device_until_it_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = GuardedNode()
+    claim = a_claim("one", results=[a_result("gpu-0")])
+
+    def fails(*_: object) -> object:
+        raise ValueError("a defect")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(guard, "kept_devices", fails)
+        assert node.kept() == {"gpu-0", "gpu-1", "gpu-2", "gpu-3"}
+        assert node.guard.taints()["gpu-0"] == "unknown"
+        assert node.guard.refusing(lambda _ref: claim)(claim.ref) is claim
+        node.inventory = Temporary("the hardware is away")
+        assert len(node.kept()) == 4
+    node.inventory = gpus()
+    assert set(node.guard.current()) == set()
 
 
 def test_what_a_plugin_could_give_out_is_not_refused_to_a_claim_that_has_it() -> None:
