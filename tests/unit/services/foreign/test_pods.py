@@ -58,6 +58,7 @@ def test_what_cannot_be_told_is_no_proof() -> None:
     node = GuardedNode()
     node.writes(entry("p", "uuid-gpu-0"))
     node.presences[PodUid("p")] = CannotTell("no cgroups here")
+    assert node.kept() == {"gpu-0"}
     assert node.after(1000) == {"gpu-0"}
 
 

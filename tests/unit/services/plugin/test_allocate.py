@@ -9,6 +9,7 @@ import pytest
 
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import DeviceName, PodUid, ResourceName, ShareId, UnitId
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer, PluginResource, Sharing, Unit
 from dra_driver.model.presence import Gone
@@ -241,6 +242,31 @@ def test_a_pod_that_no_checkpoint_names_is_searched_among_those_that_came_since(
     node.end("pod-a")
     node.look()
     assert node.owned() == set()
+
+
+def test_a_look_while_a_call_sets_up_its_units_names_nobody_and_takes_nothing_back(
+    node: PluginNode,
+) -> None:
+    configure = node.configure
+
+    def slowly(lease: Lease) -> object:
+        for seconds in (SETTLED_SECONDS, GRACE_SECONDS):
+            pass_time(node, seconds)
+            node.holders.once()
+            node.write("pod-b", TWO)  # another plugin's answer
+        node.holders.once()
+        return configure(lease)
+
+    node.configure = slowly
+    given(node.allocate(ONE))
+    (row,) = node.rows()
+    assert (row.users.pods, row.held) == (None, None)
+    node.write("pod-a", ONE)
+    node.run("pod-a")
+    node.look()
+    (row,) = node.rows()
+    assert row.users.pods == ("pod-a",)
+    node.end("pod-a")
 
 
 def test_an_entry_that_is_older_than_the_call_names_nobody(node: PluginNode) -> None:
