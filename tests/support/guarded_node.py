@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guard against plugins of others whose witnesses are plain attributes, and whose clock moves only by hand."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from dra_driver.errors import DriverError
@@ -68,10 +68,12 @@ class GuardedNode:
         self.events: list[NodeEvent] = []
         self.refuses: DriverError | None = None
         self.asked = self.listed = self.looked_at_cgroups = self.changes = 0
+        self.presence: Callable[[Collection[PodUid]], Mapping[PodUid, Presence]] = self._presence
+        self.told: Callable[[NodeEvent], object] = self.events.append
         self.guard = self.restart()
 
     def restart(self) -> ForeignGuard:
-        presence = None if self.believes_kubelet else self._presence
+        presence = None if self.believes_kubelet else self.presence
         self.guard = ForeignGuard(
             ForeignWitnesses(
                 lambda: (str(self.version), self.checkpoint),
@@ -150,7 +152,7 @@ class GuardedNode:
     def _tell(self, event: NodeEvent) -> None:
         if self.refuses is not None:
             raise self.refuses
-        self.events.append(event)
+        self.told(event)
 
     def _changed(self) -> None:
         self.changes += 1

@@ -33,6 +33,8 @@ from dra_driver.model.plugin import PluginResource
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.guard import (
     Divided,
+    ForeignPod,
+    ForeignResource,
     Kept,
     foreign_pods,
     foreign_resources,
@@ -59,6 +61,16 @@ class ForeignInputs:
     divided: Divided
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one look has found."""
+
+    resources: Collection[ForeignResource]
+    running: Collection[ForeignPod]
+    rows: Collection[PreparedClaim]
+    inventory: Inventory
+
+
 class ForeignGuard:
     """Knows what is kept. `changed` is called when it becomes something else; `tell_node` writes an Event on the Node."""
 
@@ -83,7 +95,9 @@ class ForeignGuard:
         self._subscribers: list[Callable[[], None]] = []
         self._looking = Lock()
         self._kept: Mapping[DeviceName, Kept] = {}
+        self._looked: str | None = None  # the version of the checkpoint that `_kept` is about
         self._begun = False
+        self._untold: _Found | None = None
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call `changed` after each change. It must not block."""
@@ -93,8 +107,8 @@ class ForeignGuard:
 
     def devices(self) -> Mapping[DeviceName, Kept]:
         """Return the devices that are kept, each with its reason."""
-        if not self._begun:
-            self.look()
+        if self._looked is None:
+            self._look()
         return self._kept
 
     def taints(self) -> Mapping[DeviceName, str]:
@@ -103,14 +117,15 @@ class ForeignGuard:
 
     def current(self) -> Mapping[DeviceName, Kept]:
         """Return the devices that are kept, after a look if the kubelet has written its checkpoint since the last one."""
-        if not self._begun or self._kubelet.has_written():
-            self.look()
+        if self._looked is None or self._kubelet.version() != self._looked:
+            # If another thread looks at this moment, its end is waited for.
+            self._look()
         return self._kept
 
     def served(self) -> frozenset[str] | None:
         """Return the extended resources of plugins, of this driver's too, that the kubelet knows; None if it has not said them."""
         kubelet = self._kubelet
-        if not self._begun or kubelet.counts is None or kubelet.unread:
+        if self._looked is None or kubelet.counts is None or kubelet.unread:
             return None
         return frozenset((*kubelet.checkpoint.registered, *kubelet.counts, *self._own.left))
 
@@ -144,10 +159,19 @@ class ForeignGuard:
             wait(stop, LOOK_SECONDS if soon else IDLE_SECONDS)
 
     def look(self) -> None:
-        """Look once. What cannot be read stays as it was."""
+        """Look once, and tell people what was found; one thread does this. What cannot be read stays as it was."""
+        self._look()
+        found, self._untold = self._untold, None
+        if found is not None:
+            self._events.beyond_share(found.resources, found.inventory)
+            self._events.given_twice(found.running, found.rows)
+
+    def _look(self) -> None:
+        """Look once. Nobody is told here: a claim that waits for the answer must not wait for the API server too."""
         with self._looking:
             try:
-                kept = self._look()
+                found = self._find()
+                looked, kept = self._kubelet.written, self._kept_of(found)
             except DriverError as error:
                 self._log.warning(
                     "foreign_plugins_not_looked_at",
@@ -155,9 +179,13 @@ class ForeignGuard:
                     next_step="what is kept stays kept; it is tried again",
                 )
                 return
-            except Exception as error:  # noqa: BLE001  a defect here must not open what it guards
-                kept = self._all(error)
+            except Exception as error:  # noqa: BLE001  a defect here must not open what is guarded
+                # The same checkpoint is looked at again.
+                looked, kept = None, self._all(error)
+            else:
+                self._untold = found
             before, self._kept = self._kept, kept
+            self._looked = looked
         if before != kept:
             for name in sorted(before.keys() ^ kept.keys()):
                 one = kept.get(name)
@@ -169,22 +197,26 @@ class ForeignGuard:
             for tell in self._subscribers:
                 tell()
 
+    def _kept_of(self, found: _Found) -> Mapping[DeviceName, Kept]:
+        return kept_devices(found.resources, found.running, self._inputs.divided, found.inventory)
+
     def _all(self, error: Exception) -> Mapping[DeviceName, Kept]:
         """Every device: nobody knows what others have. Claims that have one already are served."""
-        self._kubelet.forget()
-        self._log.error(
-            "foreign_guard_failed",
-            exc_info=error,
-            next_step="no device is offered to new claims until it works again; report this with the log",
-        )
-        reason = f"the driver cannot tell which devices other plugins have given out: {type(error).__name__}"
+        reason = f"the driver cannot tell which devices other plugins have given out: {type(error).__name__}: {error}"
         try:
             devices = self._inputs.inventory().devices
         except DriverError:
             return self._kept
-        return {device.name: Kept(ResourceName("unknown"), reason) for device in devices}
+        kept = {device.name: Kept(ResourceName("unknown"), reason) for device in devices}
+        if kept != self._kept:
+            self._log.error(
+                "foreign_guard_failed",
+                exc_info=error,
+                next_step="no device is offered to new claims until it works again; report this with the log",
+            )
+        return kept
 
-    def _look(self) -> Mapping[DeviceName, Kept]:
+    def _find(self) -> _Found:
         if not self._begun:
             self._own.offered_before(self._pods.remember_again())
         self._kubelet.read()
@@ -199,9 +231,7 @@ class ForeignGuard:
         named = foreign_pods(checkpoint, inventory, own)
         running = self._pods.running(named, inventory, own)
         self._pods.store(own.offered | own.left)
-        self._events.beyond_share(resources, inventory)
-        self._events.given_twice(running, rows)
-        return kept_devices(resources, running, self._inputs.divided, inventory)
+        return _Found(resources, running, rows, inventory)
 
 
 def without_held(

@@ -60,13 +60,9 @@ class KubeletSays:
         self._ask(again=self._found_version != self.written)
         self.checkpoint, self.written = self._now(), self._found_version
 
-    def forget(self) -> None:
-        """What was taken could not be used: it is to be taken again."""
-        self.written = None
-
-    def has_written(self) -> bool:
-        """Whether the checkpoint has been written since the last `take`."""
-        return self._witnesses.checkpoint()[0] != self.written
+    def version(self) -> str:
+        """The version of the checkpoint that is there now, which another thread may be about to take."""
+        return self._witnesses.checkpoint()[0]
 
     def _ask(self, *, again: bool) -> None:
         now = self._clock()

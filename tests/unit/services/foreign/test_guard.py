@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a foreign plugin has given out, or could, is offered to nobody, and refused to who has it allocated."""
 
-from collections.abc import Callable
-from threading import Event
+from collections.abc import Callable, Collection, Mapping
+from threading import Event, Thread
 
 import pytest
 
 from dra_driver.errors import DriverError, Permanent, Temporary
-from dra_driver.model.ids import DeviceName, ResourceName, UnitId
+from dra_driver.model.ids import DeviceName, PodUid, ResourceName, UnitId
 from dra_driver.model.plugin import PluginResource, Unit
+from dra_driver.model.presence import Alive, Presence
 from dra_driver.services.foreign import guard
 from dra_driver.services.foreign.guard import IDLE_SECONDS, without_held
 from dra_driver.testing.builders import a_claim, a_result
-from tests.support.guarded_node import GPU, GuardedNode, entry, gpus
+from tests.support.guarded_node import GPU, GuardedNode, entry, gpus, own_row
 
 
 def test_a_plugin_that_comes_is_noticed_and_one_that_goes_as_well() -> None:
@@ -133,3 +134,35 @@ def test_at_rest_each_look_asks_pod_resources_once_and_nothing_else() -> None:
     node.guard.run(Event(), wait)
     assert pauses == [IDLE_SECONDS] * 6
     assert (node.asked, node.listed, node.looked_at_cgroups, node.memory.writes) == (6, 0, 0, 0)
+
+
+def test_a_claim_that_comes_during_a_look_waits_for_what_it_finds() -> None:
+    node = GuardedNode()
+    found: list[set[str]] = []
+    claim = Thread(target=lambda: found.append(set(node.guard.current())))
+
+    def presence(pods: Collection[PodUid]) -> Mapping[PodUid, Presence]:
+        if claim.ident is None:
+            claim.start()
+            claim.join(0.2)  # so that it could answer before the look has ended
+        return {pod: Alive("it runs") for pod in pods}
+
+    node.presence = presence
+    node.restart()
+    node.kept()
+    node.writes(entry("p", "uuid-gpu-0"))
+    node.guard.look()
+    claim.join()
+    assert found == [{"gpu-0"}]
+
+
+def test_what_a_look_found_is_known_before_anybody_is_told() -> None:
+    node = GuardedNode()
+    node.rows = [own_row("gpu-0")]
+    known: list[set[str]] = []
+    node.told = lambda _event: known.append(set(node.guard.current()))
+    node.writes(entry("p", "uuid-gpu-0"))
+    assert node.guard.current().keys() == {"gpu-0"}
+    assert known == []  # a claim does not wait until an Event is written
+    node.guard.look()
+    assert known == [{"gpu-0"}]
