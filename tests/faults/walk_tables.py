@@ -42,7 +42,7 @@ EXCUSES = {
     "ending": "is being unprepared",
     "gone": "not found|was replaced",
     "vanished": "vanished|not found on this node",
-    "releasing": "releasing it failed: claim-.* is locked by|takes longer than a call may take",
+    "releasing": r"releasing it failed: claim-.* is locked by|is locked by process \d+, releasing|takes longer than a call may take",
     "held": "it is not needed, and it is held|takes longer than a call may take",
     "unreserved": "is reserved for no pod|is not allocated;",
     "hardware": "hardware process|NVML error|no GPU of this node|is not found any more|has not been read yet|vanished|"

@@ -217,8 +217,10 @@ class ForeignGuard:
         return kept
 
     def _find(self) -> _Found:
+        # Also later: a process that stands by looks too, and writes the same file.
+        offered = self._pods.remember_again()
         if not self._begun:
-            self._own.offered_before(self._pods.remember_again())
+            self._own.offered_before(offered)
         self._kubelet.read()
         # The rows after the checkpoint: a unit that this driver gave out has its row before the kubelet writes.
         rows = tuple(self._inputs.rows())

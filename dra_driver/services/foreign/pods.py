@@ -67,22 +67,24 @@ class ForeignPods:
         self._known: dict[_Key, _Known] = {}
         self._list_at = -inf
         self._active: frozenset[PodUnits] | Unknown = Unknown("nobody has asked")
-        self._stored: object = None
+        self._stored: tuple[tuple[RememberedPod, ...], tuple[str, ...]] | None = None
 
     @property
     def may_run(self) -> bool:
         """Whether a pod is known that has not been proven to have ended."""
         return any(not known.ended for known in self._known.values())
 
-    # Over a restart.
+    # Over a restart, and beside another process of this driver.
 
     def remember_again(self) -> tuple[str, ...]:
-        """Take up what an earlier process has stored. Returns the resources that it offered."""
+        """Take up what an earlier process has stored, or another one. Returns the resources that it offered."""
         pods, offered = self._memory.read()
+        written = set(self._stored[0]) if self._stored else ()
         now = self._clock()
         for one in pods:
             key = (PodUid(one.pod), ResourceName(one.resource))
-            self._known[key] = _Known(frozenset(map(UnitId, one.units)), now, one.seen)
+            if one not in written and key not in self._known:
+                self._known[key] = _Known(frozenset(map(UnitId, one.units)), now, one.seen)
         return offered
 
     def store(self, offered: Iterable[str]) -> None:

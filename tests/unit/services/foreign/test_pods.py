@@ -37,6 +37,30 @@ def test_a_restart_forgets_no_pod() -> None:
     assert node.kept() == set()
 
 
+def test_a_process_that_stands_by_loses_no_pod_and_knows_it_when_it_leads() -> None:
+    node = GuardedNode()
+    leads = node.guard
+    leads.look()
+    stands_by = node.restart()
+    stands_by.look()
+    node.writes(entry("p", "uuid-gpu-0"))
+    node.runs("p")
+    leads.look()
+    node.writes(
+        entry("q", "uuid-gpu-1")
+    )  # p was deleted by force, and its device is not named any more
+    node.runs("q")
+    stands_by.look()
+    assert set(stands_by.devices()) == {"gpu-0", "gpu-1"}
+    assert {one.pod for one in node.memory.content[0]} == {"p", "q"}
+    node.ends("p")
+    node.ends("q")
+    node.writes()
+    leads.look()
+    stands_by.look()
+    assert (set(leads.devices()), set(stands_by.devices())) == (set(), set())
+
+
 def test_a_pod_that_is_about_to_start_has_its_device() -> None:
     node = GuardedNode()
     node.writes(entry("p", "uuid-gpu-0"))
