@@ -29,7 +29,7 @@ MAJOR = 120  # of simulated devices
 MOST_DEVICES = 8
 # The node's status tells the resources every ten seconds; a busy machine needs some more.
 OFFER_SECONDS = 90
-MOST_TRIES = 5
+MOST_TRIES = 20  # the node tells that no device is free within ten seconds, and a refusal takes less than one
 REFUSED = "UnexpectedAdmissionError"
 OPENED = re.compile(r"^opened (\d+)$", re.MULTILINE)
 Object = dict[str, Any]
