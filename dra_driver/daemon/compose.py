@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which objects does the daemon have, and how are they connected? This module makes all of them from the settings.
 
-All other modules get the objects that they need as arguments. So this is the only module that names the concrete class behind
-each interface. Read it to find which object calls which.
+All other modules get the objects that they need as arguments. So only this module names the concrete class behind each interface, with
+those that it calls for a part: `publishing.py`, `foreign.py`, `plugin_path.py`, `node_writers.py`. Read it to find which object calls which.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +32,7 @@ from dra_driver.daemon.metrics import Metrics
 from dra_driver.daemon.node_writers import node_loops
 from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.daemon.plugin_starter import PluginStarter
+from dra_driver.daemon.publishing import make_publisher, publishes_held, unprepares
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.dra import Unprepare
@@ -40,24 +41,15 @@ from dra_driver.kubelet.server import KubeletServer, KubeletSockets
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import (
     CgroupsNotFound,
-    ClaimPrepared,
-    DevicesFreed,
-    DevicesHeld,
     DriverEvent,
-    HeldCounted,
     Observer,
 )
-from dra_driver.model.ids import ClaimUid, DeviceName
-from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import Refusal
+from dra_driver.model.ids import ClaimUid
 from dra_driver.node.peers import Peers
-from dra_driver.planning.occupied import Occupied
-from dra_driver.planning.taints import devices_held_by
 from dra_driver.services.adopt import take_up_pod_claims
 from dra_driver.services.claim_status import ClaimStatuses
 from dra_driver.services.execute import Executor, Hands
 from dra_driver.services.follow import ClaimFollower
-from dra_driver.services.foreign.guard import ForeignGuard
 from dra_driver.services.hardware import HardwareRecord, LeasedHardware
 from dra_driver.services.health_changes import HealthChanges
 from dra_driver.services.held import HeldDevices
@@ -69,8 +61,6 @@ from dra_driver.services.recover import recover
 from dra_driver.services.release import Releasable
 from dra_driver.services.route import Route
 from dra_driver.services.tell import Teller
-from dra_driver.services.unprepare import UnprepareClaims
-from dra_driver.services.vanished import PublisherInputs
 
 FETCHERS = 8
 WORKERS = 32
@@ -120,16 +110,16 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     parts = _node_parts(deps, (fetchers, workers), follower, plugin)
     path = _path_watch(deps, lambda: kubelet.registrar.registered)
     guard, guard_loop = foreign_guard(deps, parts.usage.presence, plugin.offered)
-    publisher = _publisher(deps, path, guard)
+    publisher = make_publisher(deps, path, guard)
     _tell_of_health(deps)
-    observers.append(_on_held(publisher))
+    observers.append(publishes_held(publisher))
     held_devices = HeldDevices(parts, deps.store, freed=publisher.released, log=log)
     checks: dict[str, Check] = {}
     sockets = _sockets(settings)
     peers = Peers(settings.state_dir / PEER_DIRECTORY)
     membership = Membership(peers, deps.place.driver, sockets, log)
     prepare = PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers)
-    calls = (prepare, _unprepare(parts, publisher))
+    calls = (prepare, unprepares(parts, publisher))
     kubelet = _kubelet(deps, sockets, calls, checks)
     ours, plugins = (held_devices, follower), (plugin.offered, guard)
     loops = dict(leader_loops(deps, parts, publisher, membership, ours, plugins=plugins))
@@ -298,68 +288,6 @@ def _presence(deps: Dependencies) -> PresenceOf | None:
     if reason := cgroups.blind():
         deps.observe(CgroupsNotFound(reason))
     return cgroups.presence
-
-
-def _publisher(deps: Dependencies, path: PathWatch, guard: ForeignGuard) -> Publisher:
-    def offered() -> Inventory:
-        return path.for_dra(deps.inventory.known(), owned)
-
-    def owned() -> frozenset[DeviceName]:
-        with deps.store.reading() as state:
-            return state.claimed_devices(deps.place.pool)
-
-    def occupied() -> Occupied:
-        with deps.store.reading() as state:
-            return state.occupied(deps.place.pool)
-
-    def held() -> frozenset[DeviceName]:
-        with deps.store.reading() as state:
-            held = devices_held_by(state.held_claims(), deps.place.pool)
-            return held | state.plugin_devices(deps.place.pool)
-
-    inputs = PublisherInputs(
-        offered,
-        owned,
-        deps.health.set_kept,
-        deps.memory,
-        held=held,
-        ages=deps.inventory.ages,
-        occupied=occupied,
-        foreign=guard.taints,
-    )
-    publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
-    for source in (deps.inventory, path, guard):
-        source.subscribe(publisher.wake)
-    return publisher
-
-
-def _on_held(publisher: Publisher) -> Observer:
-    """Publish when devices are held or free, or when a new owner has the hardware of other devices. The leader counts every second what
-    another process holds or frees.
-    """
-
-    def observe(event: DriverEvent) -> None:
-        if isinstance(event, DevicesHeld | DevicesFreed | HeldCounted):
-            publisher.wake()  # it does not block, whatever the caller holds
-        elif isinstance(event, ClaimPrepared):
-            publisher.prepared()
-
-    return observe
-
-
-def _unprepare(parts: NodeParts, publisher: Publisher) -> Unprepare:
-    unprepare = UnprepareClaims(parts)
-
-    def unprepare_and_publish(
-        refs: Sequence[ClaimRef], *, until: float | None = None
-    ) -> Mapping[ClaimUid, Refusal | None]:
-        results = unprepare(refs, until=until)
-        # A device that vanished stays in its slice while a claim owns it. One of these claims may have been the owner. And a
-        # device that is held from now on gets a taint.
-        publisher.released()
-        return results
-
-    return unprepare_and_publish
 
 
 def _readiness(
