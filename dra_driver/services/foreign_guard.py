@@ -84,11 +84,13 @@ class ForeignWitnesses:
 
 @dataclass(frozen=True, slots=True)
 class ForeignInputs:
-    """What this driver knows itself. `rows` are those of the state; `offered` are the resources that it offers by the device plugin API."""
+    """What this driver knows itself. `rows` are those of the state; `offered` are the units of each resource that it offers by the device
+    plugin API.
+    """
 
     inventory: Callable[[], Inventory]
     rows: Callable[[], Iterable[PreparedClaim]]
-    offered: Callable[[], Collection[str]]
+    offered: Callable[[], Mapping[ResourceName, Collection[UnitId]]]
     divided: Divided
 
 
@@ -127,6 +129,7 @@ class ForeignGuard:
         self._looking = Lock()
         self._kept: Mapping[DeviceName, Kept] = {}
         self._known: dict[_Key, _Known] = {}
+        self._taken: dict[ResourceName, float] = {}
         self._left: dict[ResourceName, float] = {}
         self._given: Mapping[PodUid | None, frozenset[tuple[ResourceName, UnitId]]] = {}
         self._begun = False
@@ -238,6 +241,7 @@ class ForeignGuard:
         running = self._running(checkpoint, inventory, own)
         self._store(own)
         self._report(resources, running, rows, inventory)
+        self._say("taken", self._taken_over(checkpoint))
         return kept_devices(resources, running, self._inputs.divided, inventory)
 
     def _remember_again(self) -> None:
@@ -404,6 +408,26 @@ class ForeignGuard:
         more = beyond(resources, divided, inventory)
         self._say("beyond", (self._beyond(*one) for one in sorted(more.items())))
         self._say("twice", self._given_twice(running, rows))
+
+    def _taken_over(self, checkpoint: KubeletCheckpoint) -> Iterable[NodeEvent]:
+        """Say which resources of this driver the kubelet has from another plugin. Right after a change it has still the list before."""
+        now = self._clock()
+        strange = {
+            name: units
+            for name, own in self._inputs.offered().items()
+            if (units := checkpoint.registered.get(name, frozenset()).difference(own))
+        }
+        self._taken = {name: self._taken.get(name, now) for name in strange}
+        for name, since in sorted(self._taken.items()):
+            if now - since >= LEAVING_SECONDS:
+                yield NodeEvent(
+                    "Warning",
+                    DEVICE_PLUGIN_BESIDE,
+                    f"the kubelet lists units of {name} that {self._place.driver} does not offer: {few(strange[name])}. Another device plugin has "
+                    f"taken over this driver's resource, and the kubelet asks that one for devices. Keep that plugin off this node, and then "
+                    f"delete the pod of this driver on it, so that it registers again; or let the two have different names "
+                    f"(docs/older-clusters.md)",
+                )
 
     @staticmethod
     def _beyond(name: ResourceName, devices: Collection[DeviceName]) -> NodeEvent:

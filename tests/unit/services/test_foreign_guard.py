@@ -152,7 +152,7 @@ def test_units_of_several_containers_are_one_pods() -> None:
 
 def test_units_that_this_driver_gave_out_are_its_own() -> None:
     node = GuardedNode()
-    node.offered = {GPU}
+    node.offered = {GPU: frozenset()}
     node.rows = [own_row("gpu-0", "uuid-gpu-0", "p"), own_row("gpu-1", "uuid-gpu-1")]
     node.writes(
         entry("p", "uuid-gpu-0"), entry("q", "uuid-gpu-1"), registered={GPU: ["uuid-gpu-2"]}
@@ -167,7 +167,7 @@ def test_units_that_this_driver_gave_out_are_its_own() -> None:
 
 def test_an_ended_pod_of_this_driver_that_the_kubelet_still_names_is_nobody() -> None:
     node = GuardedNode()
-    node.offered = {GPU}
+    node.offered = {GPU: frozenset()}
     node.rows = [own_row("gpu-0", "uuid-gpu-0", "p")]
     node.writes(entry("p", "uuid-gpu-0"), registered={GPU: ["uuid-gpu-0"]})
     assert node.kept() == set()
@@ -198,10 +198,10 @@ def test_a_unit_whose_pod_is_not_known_yet_is_looked_at_soon() -> None:
 
 def test_what_this_driver_offered_until_now_is_not_foreign() -> None:
     node = GuardedNode()
-    node.offered = {GPU}
+    node.offered = {GPU: frozenset()}
     node.serves("uuid-gpu-0")
     assert node.kept() == set()
-    node.offered = set()
+    node.offered = {}
     assert node.after(1) == set()
     node.counts = {GPU: 0}
     assert node.after(60) == set()
@@ -243,6 +243,39 @@ def test_on_a_divided_node_a_plugin_that_lists_more_is_told_once() -> None:
         "the device plugin of nvidia.com/gpu lists gpu-2, which devicePlugin.foreign leaves to this driver: a device can be given to two pods. "
         "Restrict that plugin to its own devices, or change devicePlugin.foreign"
     )
+
+
+def test_an_own_resource_that_another_plugin_takes_over_is_told_once() -> None:
+    node = GuardedNode()
+    node.offered = {GPU: frozenset({UnitId("gpu-0"), UnitId("gpu-1")})}
+    node.writes(registered={GPU: ["gpu-0"]})  # the other one is ill
+    node.kept()
+    node.after(60)
+    node.writes(registered={GPU: ["uuid-gpu-0"]})
+    node.kept()
+    node.after(9)
+    assert node.events == []
+    node.after(1)
+    node.after(10)
+    (event,) = node.events
+    assert event.message == (
+        "the kubelet lists units of nvidia.com/gpu that gpu.dra-driver.dev does not offer: uuid-gpu-0. Another device plugin has taken over this "
+        "driver's resource, and the kubelet asks that one for devices. Keep that plugin off this node, and then delete the pod of this driver on "
+        "it, so that it registers again; or let the two have different names (docs/older-clusters.md)"
+    )
+
+
+def test_a_list_that_the_kubelet_has_not_written_yet_is_no_other_plugin() -> None:
+    node = GuardedNode()
+    node.offered = {GPU: frozenset({UnitId("gpu-0")})}
+    node.writes(registered={GPU: ["gpu-0"]})
+    node.kept()
+    for units in ("gpu-0::0", "gpu-0"):
+        node.offered = {GPU: frozenset({UnitId(units)})}
+        node.after(5)
+        node.writes(registered={GPU: [units]})
+        node.after(5)
+    assert node.events == []
 
 
 def test_a_device_with_two_users_is_told_until_the_event_is_written() -> None:
@@ -334,7 +367,7 @@ def test_what_the_kubelet_knows_from_plugins() -> None:
     node = GuardedNode()
     assert node.guard.served() is None
     node.serves("uuid-gpu-0")
-    node.offered = {"a.b/own"}
+    node.offered = {ResourceName("a.b/own"): frozenset()}
     node.kept()
     assert node.guard.served() == {GPU, "a.b/own"}
     node.counts = Unknown("kubelet restarts")
