@@ -3,7 +3,8 @@
 
 The scheduler decides for each node and resource: as long as the node has an allocatable amount of it, pods get it from the device plugin;
 with 0 or nothing, a DeviceClass with that extendedResourceName gives them devices of this driver. The taint `held-by` in the slices is
-what the driver on the node has found out about plugins of others.
+what the driver on the node has found out about plugins of others. An API server that keeps no taints shows less: there the driver
+publishes none of the devices that a plugin could give out, and its slice may have no device at all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +15,13 @@ from dra_driver.model.api.core import Container, Node, Pod
 from dra_driver.model.api.meta import QuantityText
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cluster import ClusterState
+from dra_driver.model.gates import is_on
 from dra_driver.model.names import DOCUMENT_VERSION, HELD_BY_TAINT, MIGRATION_KIND
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.guard import few, taint_value
 from dra_driver.planning.neighbours import vendor_of
 from dra_driver.planning.stale import patch_command
+from dra_driver.planning.unrestricted import TAINTS
 
 ENDED = ("Succeeded", "Failed")
 DECIDING = ("nodes", "pods", "resourceslices")
@@ -67,13 +70,14 @@ class Step(_Part, frozen=True, kw_only=True):
 
 
 class NodeMigration(_Part, frozen=True, kw_only=True):
-    """One node. `stage` is "moved", "can move", "in use", "waiting", "no driver" or "nothing to move". `kept` are devices that the driver keeps
+    """One node. `slices` are the ResourceSlices of the driver for it: an installed driver has one even without devices. `stage` is "moved", "can move", "in use", "waiting", "no driver" or "nothing to move". `kept` are devices that the driver keeps
     from its users, by the resource of the plugin that has them.
     """
 
     node: str
     stage: str
     resources: tuple[PluginResourceOfNode, ...]
+    slices: int
     devices: int
     kept: dict[str, tuple[str, ...]]
     claims: tuple[ClaimOfNode, ...]
@@ -121,10 +125,16 @@ def _of_node(
     state: ClusterState, node: Node, driver: str, classes: Mapping[str, str]
 ) -> NodeMigration:
     name = node.metadata.name
-    devices = _devices(state, name, driver)
+    slices = [
+        one.spec
+        for one in state.resource_slices
+        if one.spec.driver == driver and one.spec.node_name == name
+    ]
+    devices = {device.name: device for one in slices for device in one.devices or ()}
+    taints = is_on(TAINTS, state.minor, state.feature_gates)
     kept = _kept(devices.values())
     resources = tuple(
-        _resource(state, node, resource, kept, classes, has_driver=bool(devices))
+        _resource(state, node, resource, kept, classes, tells=taints and bool(devices))
         for resource in sorted({*(node.status.capacity or {}), *(node.status.allocatable or {})})
         if vendor_of(resource) or resource in classes
     )
@@ -133,6 +143,7 @@ def _of_node(
         node=name,
         stage="",
         resources=resources,
+        slices=len(slices),
         devices=len(devices),
         kept=kept,
         claims=_claims(state, name, driver),
@@ -141,16 +152,9 @@ def _of_node(
     )
     stage = _stage(found)
     found = msgspec.structs.replace(found, stage=stage)
-    return msgspec.structs.replace(found, blocked_by=_blocked(found), steps=_steps(found, driver))
-
-
-def _devices(state: ClusterState, node: str, driver: str) -> dict[str, Device]:
-    return {
-        device.name: device
-        for one in state.resource_slices
-        if one.spec.driver == driver and one.spec.node_name == node
-        for device in one.spec.devices or ()
-    }
+    return msgspec.structs.replace(
+        found, blocked_by=_blocked(found, taints=taints), steps=_steps(found, driver, taints=taints)
+    )
 
 
 def _kept(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
@@ -169,7 +173,7 @@ def _resource(
     kept: Mapping[str, tuple[str, ...]],
     classes: Mapping[str, str],
     *,
-    has_driver: bool,
+    tells: bool,
 ) -> PluginResourceOfNode:
     pods = tuple(
         UsingPod(namespace=pod.metadata.namespace, name=pod.metadata.name, count=count)
@@ -178,8 +182,8 @@ def _resource(
         if (count := _asked(pod, name))
     )
     allocatable = _amount(node.status.allocatable, name)
-    # The driver on the node taints what a plugin could give out. Without a taint, and with no pod, it has found no plugin.
-    stale = has_driver and bool(allocatable) and not pods and taint_value(name) not in kept
+    # If taints tell it, the driver on the node taints what a plugin could give out. Without a taint, and with no pod, it has found no plugin.
+    stale = tells and bool(allocatable) and not pods and taint_value(name) not in kept
     return PluginResourceOfNode(
         resource=name,
         capacity=_amount(node.status.capacity, name),
@@ -236,7 +240,7 @@ def _claims(state: ClusterState, node: str, driver: str) -> tuple[ClaimOfNode, .
 def _stage(found: NodeMigration) -> str:
     if not found.resources and not found.kept:
         return "moved" if found.devices else "nothing to move"
-    if not found.devices:
+    if not found.slices:
         return "no driver"
     if any(one.pods for one in found.resources):
         return "in use"
@@ -244,7 +248,7 @@ def _stage(found: NodeMigration) -> str:
     return "can move" if served or any(one.stale for one in found.resources) else "waiting"
 
 
-def _blocked(found: NodeMigration) -> tuple[str, ...]:
+def _blocked(found: NodeMigration, *, taints: bool) -> tuple[str, ...]:
     reasons = []
     for one in found.resources:
         if one.pods:
@@ -267,12 +271,19 @@ def _blocked(found: NodeMigration) -> tuple[str, ...]:
             reasons.append(
                 f"{few(devices)}: a pod of the plugin {value} has not ended, or the plugin can come back"
             )
-    if not found.devices and reasons:
-        reasons.append("no ResourceSlice of this driver has a device of the node")
+    if not found.slices and reasons:
+        reasons.append("there is no ResourceSlice of this driver for the node")
+    elif not found.devices and reasons:
+        reasons.append(
+            "the driver on the node publishes no device: it has found none"
+            if taints
+            else "the driver on the node publishes no device: this API server keeps no taints, so the driver publishes what a plugin could give "
+            "out only when that plugin is gone"
+        )
     return tuple(reasons)
 
 
-def _steps(found: NodeMigration, driver: str) -> tuple[Step, ...]:
+def _steps(found: NodeMigration, driver: str, *, taints: bool) -> tuple[Step, ...]:
     name = found.node
     if found.stage in ("moved", "nothing to move"):
         return ()
@@ -295,9 +306,10 @@ def _steps(found: NodeMigration, driver: str) -> tuple[Step, ...]:
         )
     if len(stale) < len(found.resources):
         steps += _of_plugin(found)
+    until = f"no device has the taint {HELD_BY_TAINT}" if taints else "the slices have the devices"
     steps.append(
         Step(
-            what=f"wait until no device has the taint {HELD_BY_TAINT} and allocatable is 0: up to 5 minutes after the plugin's end",
+            what=f"wait until {until} and allocatable is 0: up to 5 minutes after the plugin's end",
             command=f"kubectl dra migration --node {name}",
         )
     )

@@ -42,7 +42,7 @@ node n1: no driver
   nvidia.com/gpu   2          2             0        -
   devices in slices: 0, kept for plugins: 0; claims: 0
   blocked: a device plugin offers 2 nvidia.com/gpu
-  blocked: no ResourceSlice of this driver has a device of the node
+  blocked: there is no ResourceSlice of this driver for the node
   1. install the driver on the node, and wait for its slices; it offers nothing that the plugin has (gpu.dra-driver.dev)
      kubectl get resourceslices --field-selector spec.nodeName=n1
   2. let no new pod come to the node

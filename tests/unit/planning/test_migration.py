@@ -168,7 +168,48 @@ def test_without_the_driver_it_is_installed_first() -> None:
     found = one(a_node(capacity=EIGHT, allocatable=EIGHT))
     assert found.stage == "no driver"
     assert found.steps[0].what.startswith("install the driver")
-    assert found.blocked_by[-1] == "no ResourceSlice of this driver has a device of the node"
+    assert found.blocked_by[-1] == "there is no ResourceSlice of this driver for the node"
+
+
+OLD = "v1.34.2"  # drops taints: the driver publishes no device that a plugin could give out
+WITHHELD = (
+    "the driver on the node publishes no device: this API server keeps no taints, so the driver publishes what a plugin could give out only "
+    "when that plugin is gone"
+)
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "pods", "stage"),
+    [(EIGHT, [a_pod("p", "1")], "in use"), (EIGHT, [], "can move"), (NONE, [], "waiting")],
+)
+def test_a_driver_without_devices_is_installed_where_taints_are_dropped(
+    allocatable: Any, pods: list[Pod], stage: str
+) -> None:
+    node = a_node(capacity=EIGHT, allocatable=allocatable)
+    (found,) = plan(node, slices(), *pods, kubernetes_version=OLD).nodes
+    assert (found.stage, found.slices, found.devices) == (stage, 1, 0)
+    assert found.blocked_by[-1] == WITHHELD
+    whats = [step.what for step in found.steps]
+    assert not any(what.startswith("install") for what in whats)
+    assert (
+        "wait until the slices have the devices and allocatable is 0: up to 5 minutes after the plugin's end"
+        in whats
+    )
+
+
+def test_a_driver_without_devices_has_found_none_where_taints_are_kept() -> None:
+    found = one(a_node(capacity=EIGHT, allocatable=EIGHT), slices())
+    assert found.stage == "can move"
+    assert found.blocked_by[-1] == "the driver on the node publishes no device: it has found none"
+
+
+def test_where_taints_are_dropped_a_missing_one_proves_nothing() -> None:
+    node = a_node(capacity=EIGHT, allocatable={GPU: "4"})
+    (found,) = plan(node, slices(gpu0=None), kubernetes_version=OLD).nodes
+    assert found.blocked_by == ("a device plugin offers 4 nvidia.com/gpu",)
+    gates = {"DRADeviceTaints": True}
+    (found,) = plan(node, slices(gpu0=None), kubernetes_version=OLD, feature_gates=gates).nodes
+    assert found.resources[0].stale
 
 
 @pytest.mark.parametrize("allocatable", ["8", "4"])
