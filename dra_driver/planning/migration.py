@@ -4,22 +4,29 @@
 The scheduler decides for each node and resource: as long as the node has an allocatable amount of it, pods get it from the device plugin;
 with 0 or nothing, a DeviceClass with that extendedResourceName gives them devices of this driver. The taint `held-by` in the slices is
 what the driver on the node has found out about plugins of others. An API server that keeps no taints shows less: there the driver
-publishes none of the devices that a plugin could give out, and its slice may have no device at all.
+publishes none of the devices that a plugin could give out, and its slice may have no device at all. On a cluster without claims nothing
+can be moved.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from dra_driver.model.api.core import Container, Node, Pod
 from dra_driver.model.api.meta import QuantityText
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.cluster import ClusterState
+from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.model.gates import is_on
-from dra_driver.model.names import DOCUMENT_VERSION, HELD_BY_TAINT, MIGRATION_KIND
+from dra_driver.model.names import (
+    DEVICES_READY_CONDITION,
+    DOCUMENT_VERSION,
+    HELD_BY_TAINT,
+    MIGRATION_KIND,
+)
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.guard import few, taint_value
 from dra_driver.planning.neighbours import vendor_of
+from dra_driver.planning.node_condition import Offer, condition_of
 from dra_driver.planning.stale import patch_command
 from dra_driver.planning.unrestricted import TAINTS
 
@@ -70,7 +77,7 @@ class Step(_Part, frozen=True, kw_only=True):
 
 
 class NodeMigration(_Part, frozen=True, kw_only=True):
-    """One node. `slices` are the ResourceSlices of the driver for it: an installed driver has one even without devices. `stage` is "moved", "can move", "in use", "waiting", "no driver" or "nothing to move". `kept` are devices that the driver keeps
+    """One node. `slices` are the ResourceSlices of the driver for it: an installed driver has one even without devices. `stage` is "moved", "can move", "in use", "waiting", "no driver", "nothing to move" or, on a cluster without claims, "no claims". `kept` are devices that the driver keeps
     from its users, by the resource of the plugin that has them.
     """
 
@@ -82,20 +89,23 @@ class NodeMigration(_Part, frozen=True, kw_only=True):
     kept: dict[str, tuple[str, ...]]
     claims: tuple[ClaimOfNode, ...]
     blocked_by: tuple[str, ...]
+    notes: tuple[str, ...]
     steps: tuple[Step, ...]
 
 
 class Migration(_Part, frozen=True, kw_only=True):
-    """The answer of `migration -o json`. `order` has the nodes in the order in which they can be moved with the least disturbance."""
+    """The answer of `migration -o json`. `has_claims`: the cluster serves resource.k8s.io. `order` has the nodes in the order in which they can be moved with the least disturbance."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = MIGRATION_KIND
     driver: str
+    has_claims: bool
     nodes: tuple[NodeMigration, ...]
     order: tuple[str, ...]
     not_read: tuple[str, ...]
 
 
+_LISTED = condition_of(Offer(listed=1)).reason
 _RANK = {"can move": 0, "waiting": 1, "in use": 2, "no driver": 3}
 
 
@@ -111,14 +121,20 @@ def plan_migration(state: ClusterState, driver: str, *, node: str = "") -> Migra
         for one in sorted(state.nodes, key=lambda one: one.metadata.name)
         if node in ("", one.metadata.name)
     ]
+    has_claims = not any(map(_no_claims, state.not_read))
     left = [one for one in nodes if one.stage in _RANK]
     left.sort(key=lambda one: (_RANK[one.stage], sum(len(r.pods) for r in one.resources), one.node))
     return Migration(
         driver=driver,
+        has_claims=has_claims,
         nodes=tuple(nodes),
         order=tuple(one.node for one in left),
-        not_read=tuple(str(gap) for gap in state.not_read if gap.resource in DECIDING),
+        not_read=tuple(str(gap) for gap in state.not_read if gap.resource in DECIDING and not _no_claims(gap)),
     )
+
+
+def _no_claims(gap: NotRead) -> bool:
+    return (gap.resource, gap.reason) == ("resourceslices", "not_served")
 
 
 def _of_node(
@@ -148,13 +164,42 @@ def _of_node(
         kept=kept,
         claims=_claims(state, name, driver),
         blocked_by=(),
+        notes=(),
         steps=(),
     )
+    if any(map(_no_claims, state.not_read)):
+        return _without_claims(found, node)
     stage = _stage(found)
     found = msgspec.structs.replace(found, stage=stage)
     return msgspec.structs.replace(
-        found, blocked_by=_blocked(found, taints=taints), steps=_steps(found, driver, taints=taints)
+        found,
+        blocked_by=_blocked(found, taints=taints),
+        notes=tuple(_notes(state, found)),
+        steps=_steps(found, driver, taints=taints),
     )
+
+
+def _without_claims(found: NodeMigration, node: Node) -> NodeMigration:
+    listed = any(
+        (one.type, one.status, one.reason) == (DEVICES_READY_CONDITION, "True", _LISTED)
+        for one in node.status.conditions or ()
+    )
+    says = (
+        f"the kubelet has a list of devices from this driver (condition {DEVICES_READY_CONDITION})"
+        if listed
+        else "the status of the node does not tell who serves them; `dra-driver devices` in the driver's pod does"
+    )
+    stage = "no claims" if found.resources else "nothing to move"
+    return msgspec.structs.replace(found, stage=stage, notes=(says,) if found.resources else ())
+
+
+def _notes(state: ClusterState, found: NodeMigration) -> Iterator[str]:
+    """Yield what the steps do not solve."""
+    if found.stage not in _RANK or any(one.resource == "deviceclasses" for one in state.not_read):
+        return
+    for one in found.resources:
+        if not one.device_class:
+            yield f"no DeviceClass has extendedResourceName {one.resource}: pods that ask for it will not start here"
 
 
 def _kept(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
