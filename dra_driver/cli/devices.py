@@ -27,6 +27,7 @@ from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.state import PreparedClaim
+from dra_driver.planning.neighbours import Neighbour
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -90,14 +91,17 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
                 )
             )
     for neighbour in found.neighbours:
-        beside = (
-            "the same device may be given to two pods; see docs/nodes.md"
-            if neighbour.overlaps
-            else "of another vendor"
-        )
-        render.line(f"device plugin on this node: {neighbour}, {beside}")
+        render.line(f"device plugin on this node: {neighbour}, {_about(neighbour)}")
     for problem in found.problems:
         render.error(str(problem))
+
+
+def _about(neighbour: Neighbour) -> str:
+    if neighbour.own:
+        return "served by this driver"
+    if neighbour.overlaps:
+        return "kept from users of this driver while the plugin runs; see docs/moving-to-dra.md"
+    return "of another vendor"
 
 
 def _show_none(found: NodeFound) -> None:

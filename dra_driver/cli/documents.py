@@ -53,12 +53,13 @@ class NodeDevice(_Part, frozen=True, kw_only=True):
 
 
 class DevicePlugin(_Part, frozen=True, kw_only=True):
-    """A device plugin of this node. If it `overlaps`, it may give a device of the driver to another pod."""
+    """A device plugin of this node. If it `overlaps`, it may give a device of the driver to another pod. `own`: this driver itself serves the resource."""
 
     resource: str
     count: int
     vendor: str
     overlaps: bool
+    own: bool
 
 
 class NodeDevices(_Part, frozen=True, kw_only=True):

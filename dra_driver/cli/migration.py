@@ -42,6 +42,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _show(found: Migration) -> None:
+    if not found.has_claims:
+        render.line(
+            "this cluster has no claims: pods ask the nodes for extended resources, and nothing can be moved; see docs/older-clusters.md"
+        )
     for node in found.nodes:
         if node.stage != "nothing to move":
             _show_node(node)
@@ -52,7 +56,7 @@ def _show(found: Migration) -> None:
         )
     if found.order:
         render.line(render.plain(f"next, in this order: {', '.join(found.order)}"))
-    elif found.nodes:
+    elif found.nodes and found.has_claims:
         render.line("nothing is left to be moved")
 
 
@@ -70,14 +74,17 @@ def _show_node(node: NodeMigration) -> None:
             for one in node.resources
         ]
         render.table(("  RESOURCE", "CAPACITY", "ALLOCATABLE", "IN USE", "DEVICECLASS"), rows)
-    kept = sum(map(len, node.kept.values()))
-    render.line(
-        render.plain(
-            f"  devices in slices: {node.devices}, kept for plugins: {kept}; claims: {len(node.claims)}"
+    if node.stage != "no claims":
+        kept = sum(map(len, node.kept.values()))
+        render.line(
+            render.plain(
+                f"  devices in slices: {node.devices}, kept for plugins: {kept}; claims: {len(node.claims)}"
+            )
         )
-    )
     for reason in node.blocked_by:
         render.line(render.plain(f"  blocked: {reason}"))
+    for note in node.notes:
+        render.line(render.plain(f"  {note}"))
     for number, step in enumerate(node.steps, 1):
         render.line(render.plain(f"  {number}. {step.what}"))
         render.line(render.plain(f"     {step.command}"))

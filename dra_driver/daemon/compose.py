@@ -109,7 +109,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     plugin = PluginStarter(deps, supervisor := Supervisor(log, deps.observe))
     parts = _node_parts(deps, (fetchers, workers), follower, plugin)
     path = _path_watch(deps, lambda: kubelet.registrar.registered)
-    guard, guard_loop = foreign_guard(deps, parts.usage.presence, plugin.offered)
+    guard, guard_loop = foreign_guard(deps, parts.usage.presence, plugin.units)
     publisher = make_publisher(deps, path, guard)
     _tell_of_health(deps)
     observers.append(publishes_held(publisher))
@@ -121,7 +121,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     prepare = PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers)
     calls = (prepare, unprepares(parts, publisher))
     kubelet = _kubelet(deps, sockets, calls, checks)
-    ours, plugins = (held_devices, follower), (plugin.offered, guard)
+    ours, plugins = (held_devices, follower), (plugin.resources, guard)
     loops = dict(leader_loops(deps, parts, publisher, membership, ours, plugins=plugins))
     loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers, plugin)}
     loops |= {"path": partial(plugin.run, parts, path, guard), "foreign-guard": guard_loop}

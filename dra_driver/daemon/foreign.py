@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guard against plugins of others, connected to the kubelet's files and sockets."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from threading import Event, Thread
 
 from dra_driver.daemon.dependencies import Dependencies
 from dra_driver.daemon.leader_loops import Loop
 from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.kubelet.pod_resources import allocatable, plugin_devices
+from dra_driver.model.ids import ResourceName, UnitId
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
 from dra_driver.services.foreign.guard import ForeignGuard, ForeignInputs
@@ -16,9 +17,11 @@ from dra_driver.services.parts import PresenceOf
 
 
 def foreign_guard(
-    deps: Dependencies, presence: PresenceOf | None, offered: Callable[[], Collection[str]]
+    deps: Dependencies,
+    presence: PresenceOf | None,
+    units: Callable[[], Mapping[ResourceName, Collection[UnitId]]],
 ) -> tuple[ForeignGuard, Loop]:
-    """Return the guard, and the loop that looks. `offered` are the extended resources that this driver itself offers."""
+    """Return the guard, and the loop that looks. `units` are those of the extended resources that this driver itself offers."""
     settings, store = deps.settings, deps.store
     checkpoint = CheckpointFile(settings.plugin.plugins_dir)
     socket = settings.kubelet.pod_resources_socket
@@ -34,7 +37,7 @@ def foreign_guard(
             lambda: plugin_devices(socket),
             presence,
         ),
-        ForeignInputs(deps.inventory.known, rows, offered, settings.plugin.divided),
+        ForeignInputs(deps.inventory.known, rows, units, settings.plugin.divided),
         ForeignMemory(settings.state_dir / FILE_NAME, store.boot_id),
         place=deps.place,
         tell_node=deps.kube.emit_event,

@@ -38,10 +38,10 @@ def leader_loops(
     membership: Membership,
     ownership: tuple[HeldDevices, ClaimFollower],
     *,
-    plugins: tuple[Callable[[], Collection[str]], ForeignGuard],
+    plugins: tuple[Callable[[], Collection[str] | None], ForeignGuard],
 ) -> Mapping[str, Loop]:
     """Return the loops by the names of their threads. The log and the metric of failed threads show these names. `plugins` are the
-    extended resources that this driver itself offers, and the guard against plugins of others.
+    extended resources that this driver itself offers (None as long as they are not known), and the guard against plugins of others.
     """
     held_devices, follower = ownership
     offered, guard = plugins
@@ -55,9 +55,10 @@ def leader_loops(
     )
     neighbours = NeighbourWatch(
         deps.place.driver,
-        lambda: _of_others(allocatable(socket), {*offered(), *divided}),
+        lambda: _without(allocatable(socket), divided),
         deps.inventory.known,
         deps.kube.emit_event,
+        own=offered,
         log=log,
         wait=_until_changed(guard),
     )
@@ -94,13 +95,13 @@ def _until_changed(guard: ForeignGuard) -> Callable[[Event, float], bool]:
     return wait
 
 
-def _of_others(
-    found: Mapping[str, int] | Unknown, own: Collection[str]
+def _without(
+    found: Mapping[str, int] | Unknown, divided: Collection[str]
 ) -> Mapping[str, int] | Unknown:
-    """Leave out what this driver offers itself by the device plugin API."""
+    """Leave out what the admin left to plugins of others."""
     if isinstance(found, Unknown):
         return found
-    return {name: count for name, count in found.items() if name not in own}
+    return {name: count for name, count in found.items() if name not in divided}
 
 
 def _sweep(sweep: Sweep, stop: Event, log: FilteringBoundLogger) -> None:

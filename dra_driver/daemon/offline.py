@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 from dra_driver.backends.base import Backend
 from dra_driver.backends.recording import Snapshot, is_recordable, take
@@ -33,6 +34,7 @@ from dra_driver.model.slices import Problem
 from dra_driver.model.state import Held, PreparedClaim, Unknown
 from dra_driver.node.boot import read_boot_id
 from dra_driver.node.cgroups import PodCgroups
+from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
 from dra_driver.node.leftovers import NodeFiles
 from dra_driver.node.state import StateStore, read_claims
 from dra_driver.planning.combine import combine
@@ -82,10 +84,18 @@ def inspect_node(settings: Settings) -> NodeFound:
         read_claims(settings.state_dir / STATE_FILE),
         plan_pool(inventory, kept=()).problems,
         # A node without a kubelet has no device plugins.
-        () if isinstance(resources, Unknown) else find_neighbours(resources, inventory),
+        ()
+        if isinstance(resources, Unknown)
+        else _with_own(find_neighbours(resources, inventory), settings.state_dir),
         tuple(loaded.backends),
         (*loaded.left_out, *failures),
     )
+
+
+def _with_own(found: tuple[Neighbour, ...], state_dir: Path) -> tuple[Neighbour, ...]:
+    """Mark the resources that this driver serves itself: the running one has them in a file beside the state."""
+    _, offered = ForeignMemory(state_dir / FILE_NAME, boot_id="").read()
+    return tuple(replace(one, own=one.resource in offered) for one in found)
 
 
 def take_snapshot(settings: Settings) -> Snapshot:

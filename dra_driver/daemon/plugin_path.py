@@ -99,6 +99,14 @@ class PluginPath:
         """Return for each resource why the kubelet does not know it; empty if it does."""
         return self._server.reasons()
 
+    def resources(self) -> frozenset[str] | None:
+        """Return the resources that are offered; None before they have been planned."""
+        return frozenset(self._server.reasons()) if self._listed.is_set() else None
+
+    def units(self) -> Mapping[ResourceName, frozenset[UnitId]]:
+        """Return the units in the list of each resource."""
+        return self._server.listed()
+
     def listed(self) -> int:
         """Return how many devices the kubelet has in its lists; 0 as long as it lacks one of the lists."""
         return len(self._resources.devices()) if self._server.has_all_lists() else 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the device plugin API when the node needs it, and never imports it before: most nodes have DRA."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from dra_driver.daemon.dependencies import Dependencies
 from dra_driver.daemon.path_watch import LOOK_SECONDS, PathWatch
 from dra_driver.daemon.supervisor import Supervisor
 from dra_driver.errors import DriverError, Temporary
+from dra_driver.model.ids import ResourceName, UnitId
 from dra_driver.model.plugin import Path
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.gfd_labels import GfdRules
@@ -46,9 +47,18 @@ class PluginStarter:
         served = self._served
         return nobody_told(row) if served is None else served.needed(row)
 
-    def offered(self) -> frozenset[str]:
-        """Return the extended resources that this driver offers, whether or not the kubelet knows them yet."""
-        return frozenset() if self._served is None else frozenset(self._served.reasons())
+    def units(self) -> Mapping[ResourceName, frozenset[UnitId]]:
+        """Return the units of the extended resources that this driver offers."""
+        return {} if self._served is None else self._served.units()
+
+    def resources(self) -> frozenset[str] | None:
+        """Return the extended resources that this driver offers; None as long as it is not known which ones."""
+        path, served = self._path, self._served
+        if path is None or path.choice.path is None:
+            return None
+        if served is not None:
+            return served.resources()
+        return None if self._is_offering(path) else frozenset()
 
     def problems(self) -> tuple[str, ...] | None:
         """Return what the kubelet does not know yet; None if the node offers its devices by claims."""

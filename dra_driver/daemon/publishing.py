@@ -18,6 +18,7 @@ from dra_driver.model.events import (
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Refusal
+from dra_driver.model.plugin import Path
 from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.taints import devices_held_by
 from dra_driver.services.foreign.guard import ForeignGuard
@@ -55,6 +56,8 @@ def make_publisher(deps: Dependencies, path: PathWatch, guard: ForeignGuard) -> 
         ages=deps.inventory.ages,
         occupied=occupied,
         foreign=guard.taints,
+        expects_claims=path.wish is not Path.DEVICE_PLUGIN
+        or Path.DRA in deps.settings.plugin.policy.paths.values(),
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     for source in (deps.inventory, path, guard):

@@ -43,7 +43,7 @@ COMMANDS = {
         WITH_RESERVATION: "written, but not everything could be read",
     },
     "migration": {
-        DONE: "every node is moved, or has nothing to move",
+        DONE: "every node is moved, or has nothing to move, or the cluster has no claims",
         NOT_DONE: "something is left to be moved",
         COULD_NOT_TELL: "could not tell: the cluster, or its nodes, pods or slices, could not be read",
     },

@@ -20,11 +20,14 @@ LARGEST_FILE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FolderContent:
-    """The files by name, in the order of their names, and a sentence for each that was not read. `listed`: the folder itself could be."""
+    """The files by name, in the order of their names, and a sentence for each that was not read; `unread` has the names of these.
+    `listed`: the folder itself could be.
+    """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     listed: bool = True
+    unread: tuple[str, ...] = ()
 
 
 def mark(folder: Path) -> object:
@@ -45,6 +48,7 @@ def read(folder: Path) -> FolderContent:
         return FolderContent(problems=(problem,), listed=False)
     files: dict[str, bytes] = {}
     problems: list[str] = []
+    unread: list[str] = names[MOST_FILES:]
     if len(names) > MOST_FILES:
         problems.append(
             f"{folder} has more than {MOST_FILES} files, and those from {names[MOST_FILES]!a} on are not read: put several documents into one file"
@@ -54,12 +58,14 @@ def read(folder: Path) -> FolderContent:
             found = _content(folder / name)
         except OSError as error:
             problems.append(str(translated(error, f"cannot read {folder / name}")))
+            unread.append(name)
         else:
             if isinstance(found, str):
                 problems.append(f"{folder / name} {found}")
+                unread.append(name)
             else:
                 files[name] = found
-    return FolderContent(files, tuple(problems))
+    return FolderContent(files, tuple(problems), unread=tuple(unread))
 
 
 def _names(folder: Path) -> list[str]:

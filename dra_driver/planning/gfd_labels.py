@@ -2,7 +2,8 @@
 """Which labels would NVIDIA's GPU feature discovery (GFD) give this node?
 
 Manifests, autoscalers and dashboards select by these labels, so names and values are GFD's own. Three things differ. A label is missing
-if no published attribute has its value (`gpu.machine`, `gpu.mode`, `vgpu.*`, and `mig.capable` of a node without MIG devices).
+if no published attribute has its value (`gpu.machine`, `gpu.mode`, `vgpu.*`, `mig.capable` of a node without MIG devices, and
+`gpu.memory` of a node whose GPUs are all in MIG mode: a MIG device does not say how much its GPU has).
 `gfd.timestamp` is missing, because it would be a write at each look. And if a node has several models of GPUs, the labels are always
 those of the first one; GFD takes any.
 """

@@ -3,22 +3,32 @@
 
 The scheduler decides for each node and resource: as long as the node has an allocatable amount of it, pods get it from the device plugin;
 with 0 or nothing, a DeviceClass with that extendedResourceName gives them devices of this driver. The taint `held-by` in the slices is
-what the driver on the node has found out about plugins of others.
+what the driver on the node has found out about plugins of others. An API server that keeps no taints shows less: there the driver
+publishes none of the devices that a plugin could give out, and its slice may have no device at all. On a cluster without claims nothing
+can be moved.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from dra_driver.model.api.core import Container, Node, Pod
 from dra_driver.model.api.meta import QuantityText
 from dra_driver.model.api.resource_slice import Device
-from dra_driver.model.cluster import ClusterState
-from dra_driver.model.names import DOCUMENT_VERSION, HELD_BY_TAINT, MIGRATION_KIND
+from dra_driver.model.cluster import ClusterState, NotRead
+from dra_driver.model.gates import is_on
+from dra_driver.model.names import (
+    DEVICES_READY_CONDITION,
+    DOCUMENT_VERSION,
+    HELD_BY_TAINT,
+    MIGRATION_KIND,
+)
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.guard import few, taint_value
 from dra_driver.planning.neighbours import vendor_of
+from dra_driver.planning.node_condition import Offer, condition_of
 from dra_driver.planning.stale import patch_command
+from dra_driver.planning.unrestricted import TAINTS
 
 ENDED = ("Succeeded", "Failed")
 DECIDING = ("nodes", "pods", "resourceslices")
@@ -67,31 +77,35 @@ class Step(_Part, frozen=True, kw_only=True):
 
 
 class NodeMigration(_Part, frozen=True, kw_only=True):
-    """One node. `stage` is "moved", "can move", "in use", "waiting", "no driver" or "nothing to move". `kept` are devices that the driver keeps
+    """One node. `slices` are the ResourceSlices of the driver for it: an installed driver has one even without devices. `stage` is "moved", "can move", "in use", "waiting", "no driver", "nothing to move" or, on a cluster without claims, "no claims". `kept` are devices that the driver keeps
     from its users, by the resource of the plugin that has them.
     """
 
     node: str
     stage: str
     resources: tuple[PluginResourceOfNode, ...]
+    slices: int
     devices: int
     kept: dict[str, tuple[str, ...]]
     claims: tuple[ClaimOfNode, ...]
     blocked_by: tuple[str, ...]
+    notes: tuple[str, ...]
     steps: tuple[Step, ...]
 
 
 class Migration(_Part, frozen=True, kw_only=True):
-    """The answer of `migration -o json`. `order` has the nodes in the order in which they can be moved with the least disturbance."""
+    """The answer of `migration -o json`. `has_claims`: the cluster serves resource.k8s.io. `order` has the nodes in the order in which they can be moved with the least disturbance."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = MIGRATION_KIND
     driver: str
+    has_claims: bool
     nodes: tuple[NodeMigration, ...]
     order: tuple[str, ...]
     not_read: tuple[str, ...]
 
 
+_LISTED = condition_of(Offer(listed=1)).reason
 _RANK = {"can move": 0, "waiting": 1, "in use": 2, "no driver": 3}
 
 
@@ -107,24 +121,38 @@ def plan_migration(state: ClusterState, driver: str, *, node: str = "") -> Migra
         for one in sorted(state.nodes, key=lambda one: one.metadata.name)
         if node in ("", one.metadata.name)
     ]
+    has_claims = not any(map(_no_claims, state.not_read))
     left = [one for one in nodes if one.stage in _RANK]
     left.sort(key=lambda one: (_RANK[one.stage], sum(len(r.pods) for r in one.resources), one.node))
     return Migration(
         driver=driver,
+        has_claims=has_claims,
         nodes=tuple(nodes),
         order=tuple(one.node for one in left),
-        not_read=tuple(str(gap) for gap in state.not_read if gap.resource in DECIDING),
+        not_read=tuple(
+            str(gap) for gap in state.not_read if gap.resource in DECIDING and not _no_claims(gap)
+        ),
     )
+
+
+def _no_claims(gap: NotRead) -> bool:
+    return (gap.resource, gap.reason) == ("resourceslices", "not_served")
 
 
 def _of_node(
     state: ClusterState, node: Node, driver: str, classes: Mapping[str, str]
 ) -> NodeMigration:
     name = node.metadata.name
-    devices = _devices(state, name, driver)
+    slices = [
+        one.spec
+        for one in state.resource_slices
+        if one.spec.driver == driver and one.spec.node_name == name
+    ]
+    devices = {device.name: device for one in slices for device in one.devices or ()}
+    taints = is_on(TAINTS, state.minor, state.feature_gates)
     kept = _kept(devices.values())
     resources = tuple(
-        _resource(state, node, resource, kept, classes, has_driver=bool(devices))
+        _resource(state, node, resource, kept, classes, tells=taints and bool(devices))
         for resource in sorted({*(node.status.capacity or {}), *(node.status.allocatable or {})})
         if vendor_of(resource) or resource in classes
     )
@@ -133,24 +161,47 @@ def _of_node(
         node=name,
         stage="",
         resources=resources,
+        slices=len(slices),
         devices=len(devices),
         kept=kept,
         claims=_claims(state, name, driver),
         blocked_by=(),
+        notes=(),
         steps=(),
     )
+    if any(map(_no_claims, state.not_read)):
+        return _without_claims(found, node)
     stage = _stage(found)
     found = msgspec.structs.replace(found, stage=stage)
-    return msgspec.structs.replace(found, blocked_by=_blocked(found), steps=_steps(found, driver))
+    return msgspec.structs.replace(
+        found,
+        blocked_by=_blocked(found, taints=taints),
+        notes=tuple(_notes(state, found)),
+        steps=_steps(found, driver, taints=taints),
+    )
 
 
-def _devices(state: ClusterState, node: str, driver: str) -> dict[str, Device]:
-    return {
-        device.name: device
-        for one in state.resource_slices
-        if one.spec.driver == driver and one.spec.node_name == node
-        for device in one.spec.devices or ()
-    }
+def _without_claims(found: NodeMigration, node: Node) -> NodeMigration:
+    listed = any(
+        (one.type, one.status, one.reason) == (DEVICES_READY_CONDITION, "True", _LISTED)
+        for one in node.status.conditions or ()
+    )
+    says = (
+        f"the kubelet has a list of devices from this driver (condition {DEVICES_READY_CONDITION})"
+        if listed
+        else "the status of the node does not tell who serves them; `dra-driver devices` in the driver's pod does"
+    )
+    stage = "no claims" if found.resources else "nothing to move"
+    return msgspec.structs.replace(found, stage=stage, notes=(says,) if found.resources else ())
+
+
+def _notes(state: ClusterState, found: NodeMigration) -> Iterator[str]:
+    """Yield what the steps do not solve."""
+    if found.stage not in _RANK or any(one.resource == "deviceclasses" for one in state.not_read):
+        return
+    for one in found.resources:
+        if not one.device_class:
+            yield f"no DeviceClass has extendedResourceName {one.resource}: pods that ask for it will not start here"
 
 
 def _kept(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
@@ -169,7 +220,7 @@ def _resource(
     kept: Mapping[str, tuple[str, ...]],
     classes: Mapping[str, str],
     *,
-    has_driver: bool,
+    tells: bool,
 ) -> PluginResourceOfNode:
     pods = tuple(
         UsingPod(namespace=pod.metadata.namespace, name=pod.metadata.name, count=count)
@@ -178,8 +229,8 @@ def _resource(
         if (count := _asked(pod, name))
     )
     allocatable = _amount(node.status.allocatable, name)
-    # The driver on the node taints what a plugin could give out. Without a taint, and with no pod, it has found no plugin.
-    stale = has_driver and bool(allocatable) and not pods and taint_value(name) not in kept
+    # If taints tell it, the driver on the node taints what a plugin could give out. Without a taint, and with no pod, it has found no plugin.
+    stale = tells and bool(allocatable) and not pods and taint_value(name) not in kept
     return PluginResourceOfNode(
         resource=name,
         capacity=_amount(node.status.capacity, name),
@@ -236,7 +287,7 @@ def _claims(state: ClusterState, node: str, driver: str) -> tuple[ClaimOfNode, .
 def _stage(found: NodeMigration) -> str:
     if not found.resources and not found.kept:
         return "moved" if found.devices else "nothing to move"
-    if not found.devices:
+    if not found.slices:
         return "no driver"
     if any(one.pods for one in found.resources):
         return "in use"
@@ -244,7 +295,7 @@ def _stage(found: NodeMigration) -> str:
     return "can move" if served or any(one.stale for one in found.resources) else "waiting"
 
 
-def _blocked(found: NodeMigration) -> tuple[str, ...]:
+def _blocked(found: NodeMigration, *, taints: bool) -> tuple[str, ...]:
     reasons = []
     for one in found.resources:
         if one.pods:
@@ -267,12 +318,19 @@ def _blocked(found: NodeMigration) -> tuple[str, ...]:
             reasons.append(
                 f"{few(devices)}: a pod of the plugin {value} has not ended, or the plugin can come back"
             )
-    if not found.devices and reasons:
-        reasons.append("no ResourceSlice of this driver has a device of the node")
+    if not found.slices and reasons:
+        reasons.append("there is no ResourceSlice of this driver for the node")
+    elif not found.devices and reasons:
+        reasons.append(
+            "the driver on the node publishes no device: it has found none"
+            if taints
+            else "the driver on the node publishes no device: this API server keeps no taints, so the driver publishes what a plugin could give "
+            "out only when that plugin is gone"
+        )
     return tuple(reasons)
 
 
-def _steps(found: NodeMigration, driver: str) -> tuple[Step, ...]:
+def _steps(found: NodeMigration, driver: str, *, taints: bool) -> tuple[Step, ...]:
     name = found.node
     if found.stage in ("moved", "nothing to move"):
         return ()
@@ -295,9 +353,10 @@ def _steps(found: NodeMigration, driver: str) -> tuple[Step, ...]:
         )
     if len(stale) < len(found.resources):
         steps += _of_plugin(found)
+    until = f"no device has the taint {HELD_BY_TAINT}" if taints else "the slices have the devices"
     steps.append(
         Step(
-            what=f"wait until no device has the taint {HELD_BY_TAINT} and allocatable is 0: up to 5 minutes after the plugin's end",
+            what=f"wait until {until} and allocatable is 0: up to 5 minutes after the plugin's end",
             command=f"kubectl dra migration --node {name}",
         )
     )

@@ -29,12 +29,15 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One extended resource of a device plugin. `overlaps`: this driver offers devices of the same vendor."""
+    """One extended resource of a device plugin. `overlaps`: this driver offers devices of the same vendor. `own`: this driver itself
+    serves it.
+    """
 
     resource: str
     count: int
     vendor: str
     overlaps: bool
+    own: bool = False
 
     def __str__(self) -> str:
         return f"{self.resource} ({self.count})"

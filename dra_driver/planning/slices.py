@@ -16,6 +16,7 @@ import msgspec
 from dra_driver.model.api.resource_slice import CounterSet, Device
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.names import OWN_TAINTS
 from dra_driver.model.slices import Problem, SliceContent
 from dra_driver.planning.counters import adding_up, good_sets, names_known
 from dra_driver.planning.device_values import checked
@@ -24,6 +25,7 @@ from dra_driver.planning.slice_fields import slice_fields, with_fields, without_
 from dra_driver.planning.taints import TaintId, dated, with_own_taints
 from dra_driver.planning.unrestricted import (
     FEATURES,
+    TAINTS,
     Gate,
     ServerRules,
     allowed,
@@ -174,8 +176,19 @@ def _missing(
         done = "everything is published without it"
         if withheld:
             done = f"without it anybody could get {_few(withheld)}, so {'they are' if len(withheld) > 1 else 'it is'} not published"
-        action = f"{done}; switch the gate on in the API server and the scheduler, or leave the field out in the backend"
+        own = gate == TAINTS and all(_only_own(device) for device, gates in used if gate in gates)
+        action = (
+            f"{done} until the reason for the taint of this driver is over. Nothing has to be done; with the gate on in the API server and the "
+            f"scheduler, published devices keep such a taint"
+            if own and withheld
+            else f"{done}; switch the gate on in the API server and the scheduler, or leave the field out in the backend"
+        )
         yield Problem(DeviceName(gate), FEATURES[gate].fields, found, action, "feature gate")
+
+
+def _only_own(device: Device) -> bool:
+    """Whether all its taints are of this driver, which come and go with the state of the device."""
+    return all(taint.key in OWN_TAINTS for taint in device.taints or ())
 
 
 def _lost(device: Device, gate: Gate) -> bool:

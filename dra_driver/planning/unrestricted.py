@@ -31,6 +31,7 @@ from dra_driver.planning.counter_rules import amount
 
 Gate = str
 COUNTERS: Gate = "DRAPartitionableDevices"
+TAINTS: Gate = "DRADeviceTaints"
 _COUNTERS_APART = 35
 _FEWER_TAINTS = 4
 _NOTHING = Quantity(0)
@@ -138,7 +139,7 @@ _TYPE = "example.com/type"
 _PROBE = "example.com/probe"
 
 FEATURES: Mapping[Gate, Feature] = {
-    "DRADeviceTaints": Feature(
+    TAINTS: Feature(
         "taints",
         _without_taints,
         _probe(taints=[DeviceTaint(key=_PROBE, effect="NoSchedule")]),

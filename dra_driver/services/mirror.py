@@ -30,19 +30,23 @@ WHOLE_WATCH_SECONDS = 290.0  # less than the shortest watch that the driver asks
 
 
 class SliceMirror:
-    """The slices by name. `changed` is called after each list and each change that the watch reports, on the thread of the watch."""
+    """The slices by name. `changed` is called after each list and each change that the watch reports, on the thread of the watch. With
+    `expects_claims=False` the admin chose another API for the devices, and a cluster without slices is as it should be.
+    """
 
     def __init__(
         self,
         kube: KubeApi,
         *,
         changed: Callable[[], None],
+        expects_claims: bool = True,
         observe: Observer = ignore,
         log: FilteringBoundLogger | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kube = kube
         self._changed = changed
+        self._expects_claims = expects_claims
         self._observe = observe
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._clock = clock
@@ -185,6 +189,13 @@ class SliceMirror:
         if self._unserved_told:
             return
         self._unserved_told = True
+        if not self._expects_claims:
+            self._log.info(
+                "resource_api_not_served",
+                error=str(error),
+                next_step="nothing has to be done: the devices are offered by the device plugin API, as the configuration says (path)",
+            )
+            return
         self._observe(PublishFailed(str(error), delay))
         self._log.error(
             "resource_api_not_served",

@@ -100,7 +100,12 @@ class Publisher:
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._clock = clock
         self._mirror = SliceMirror(
-            kube, changed=self.wake, observe=observe, log=self._log, clock=clock
+            kube,
+            changed=self.wake,
+            expects_claims=inputs.expects_claims,
+            observe=observe,
+            log=self._log,
+            clock=clock,
         )
         self._served = ServedFields(kube, place, clock=clock)
         self._wish = PoolWish(

@@ -88,6 +88,7 @@ class PublisherInputs:
     """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `held` those of
     ended claims that may still be in use; `occupied` the hardware that all owners have; `foreign` the devices that somebody
     else's plugin gives out, each with the value of its taint; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.
+    `expects_claims`: the admin did not choose another API for all devices.
     """
 
     inventory: Callable[[], Inventory]
@@ -99,6 +100,7 @@ class PublisherInputs:
     ages: Callable[[], Mapping[str, float]] = no_ages
     occupied: Callable[[], Occupied] = nothing_occupied
     foreign: Callable[[], Mapping[DeviceName, str]] = nobody_foreign
+    expects_claims: bool = True
 
 
 class PoolWish:

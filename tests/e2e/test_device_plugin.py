@@ -69,7 +69,7 @@ def test_a_vendors_device_plugin_is_named_and_claims_get_nothing_that_it_could_g
         "exec", "--namespace", NAMESPACE, pod["metadata"]["name"], "--", "dra-driver", "devices"
     )
     assert shown.splitlines()[-1] == (
-        f"device plugin on this node: {OFFERED}, the same device may be given to two pods; see docs/nodes.md"
+        f"device plugin on this node: {OFFERED}, kept from users of this driver while the plugin runs; see docs/moving-to-dra.md"
     )
     wait_until(lambda: kept_from_claims(driver), "the devices are kept from claims")
     story.claim("mine", request())

@@ -121,7 +121,7 @@ class GuardWalk:
             ForeignInputs(
                 lambda: node.inventory,
                 self._rows,
-                lambda: {GPU} if self.path == "device-plugin" else set(),
+                lambda: {GPU: set(map(UnitId, UNITS))} if self.path == "device-plugin" else {},
                 {},
             ),
             ForeignMemory(self.root / "foreign.json", node.boot_id),

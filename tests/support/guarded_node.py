@@ -62,7 +62,7 @@ class GuardedNode:
         self.presences: dict[PodUid, Presence] = {}
         self.believes_kubelet = False
         self.rows: list[PreparedClaim] = []
-        self.offered: set[str] = set()
+        self.offered: dict[ResourceName, frozenset[UnitId]] = {}
         self.divided = {} if divided is None else {GPU: divided}
         self.memory = Memory()
         self.events: list[NodeEvent] = []

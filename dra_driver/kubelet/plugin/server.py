@@ -18,7 +18,7 @@ from dra_driver.kubelet.plugin.endpoint import NOT_YET, Endpoint, Parts
 from dra_driver.kubelet.plugin.kubelet_socket import SOCKET_NAME, KubeletSocket
 from dra_driver.kubelet.plugin.place import Place
 from dra_driver.kubelet.plugin.service import PluginWork, UnitSource
-from dra_driver.model.ids import DriverName, ResourceName
+from dra_driver.model.ids import DriverName, ResourceName, UnitId
 
 FOLDER = Path("/var/lib/kubelet/device-plugins")
 
@@ -106,6 +106,15 @@ class PluginServer:
             wanted = list(self._wanted)
         known = dict(self._endpoints)
         return {name: known[name].reason if name in known else NOT_YET for name in wanted}
+
+    def listed(self) -> Mapping[ResourceName, frozenset[UnitId]]:
+        """For each resource: the units in its list."""
+        with self._mutex:
+            wanted = dict(self._wanted)
+        return {
+            name: frozenset(unit.id for unit in source.snapshot()[1])
+            for name, source in wanted.items()
+        }
 
     def has_all_lists(self) -> bool:
         """Whether there is a resource, and the kubelet knows each of them and reads its list."""

@@ -27,7 +27,7 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.ids import DeviceName, ResourceName
+from dra_driver.model.ids import DeviceName, ResourceName, UnitId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import PluginResource
 from dra_driver.model.state import PreparedClaim
@@ -53,11 +53,13 @@ IDLE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ForeignInputs:
-    """What this driver knows itself. `rows` are those of the state; `offered` are the resources that it offers by the device plugin API."""
+    """What this driver knows itself. `rows` are those of the state; `offered` are the units of each resource that it offers by the device
+    plugin API.
+    """
 
     inventory: Callable[[], Inventory]
     rows: Callable[[], Iterable[PreparedClaim]]
-    offered: Callable[[], Collection[str]]
+    offered: Callable[[], Mapping[ResourceName, Collection[UnitId]]]
     divided: Divided
 
 
@@ -69,6 +71,7 @@ class _Found:
     running: Collection[ForeignPod]
     rows: Collection[PreparedClaim]
     inventory: Inventory
+    registered: Mapping[ResourceName, frozenset[UnitId]]
 
 
 class ForeignGuard:
@@ -91,7 +94,7 @@ class ForeignGuard:
         self._kubelet = KubeletSays(witnesses, clock)
         self._own = OwnTraces(inputs.offered, clock)
         self._pods = ForeignPods(witnesses, memory, log=self._log, clock=clock)
-        self._events = ForeignEvents(place, inputs.divided, tell_node, self._log)
+        self._events = ForeignEvents(place, inputs.divided, tell_node, log=self._log, clock=clock)
         self._subscribers: list[Callable[[], None]] = []
         self._looking = Lock()
         self._kept: Mapping[DeviceName, Kept] = {}
@@ -165,6 +168,7 @@ class ForeignGuard:
         if found is not None:
             self._events.beyond_share(found.resources, found.inventory)
             self._events.given_twice(found.running, found.rows)
+            self._events.taken_over(self._inputs.offered(), found.registered)
 
     def _look(self) -> None:
         """Look once. Nobody is told here: a claim that waits for the answer must not wait for the API server too."""
@@ -233,7 +237,7 @@ class ForeignGuard:
         named = foreign_pods(checkpoint, inventory, own)
         running = self._pods.running(named, inventory, own)
         self._pods.store(own.offered | own.left)
-        return _Found(resources, running, rows, inventory)
+        return _Found(resources, running, rows, inventory, checkpoint.registered)
 
 
 def without_held(

@@ -2,13 +2,13 @@
 """Which DeviceClasses are in the YAML files of a folder?
 
 A file may have several documents, and a document may be a `kind: List`. Each is read for itself: a mistake costs one class, and is told
-with its place. Other objects are passed over, and named.
+with its place. Other objects are passed over, and named. As long as a file is no YAML, its last text that was YAML counts.
 """
 
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from dra_driver.kube.wire.classes import is_class, read_class
@@ -19,6 +19,7 @@ from dra_driver.node.mounted_folder import FolderContent
 
 MOST_CLASSES = 256
 SUFFIXES = (".yaml", ".yml", ".json")
+_NOTHING: Mapping[str, bytes] = {}
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 
 
@@ -26,33 +27,33 @@ _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
 class ClassesFound:
     """The classes in the order of their places. `problems` are sentences about what was refused, `passed_over` names other objects.
 
-    `meant`: somebody wrote a class, even if none can be used.
+    `meant`: somebody wrote a class, even if none can be used. What cannot be read may have one. `texts` are the files that count, by name.
     """
 
     sources: tuple[ClassSource, ...] = ()
     problems: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
     meant: bool = False
+    texts: Mapping[str, bytes] = field(default_factory=dict, compare=False)
 
 
-def classes_in(folder: FolderContent) -> ClassesFound:
-    """The classes of a folder. Of two with the same name the first one counts."""
+def classes_in(folder: FolderContent, before: Mapping[str, bytes] = _NOTHING) -> ClassesFound:
+    """The classes of a folder. Of two with the same name the first one counts. `before` are the `texts` that counted until now."""
     found = _Found()
     found.problems += folder.problems
-    for name, content in folder.files.items():
+    found.meant = bool(folder.problems)
+    unread = {name: before[name] for name in folder.unread if name in before}
+    for name, content in sorted({**folder.files, **unread}.items()):
         if not name.endswith(SUFFIXES):
             found.passed_over.append(f"{name} (its name ends in none of {', '.join(SUFFIXES)})")
-            continue
-        for where, document in _documents(name, content):
-            if isinstance(document, BadDocument):
-                found.problems.append(f"{where}: {document}; correct it")
-            else:
-                found.take(document, where)
+        else:
+            found.take_file(name, content, before.get(name))
     return ClassesFound(
         tuple(found.sources.values())[:MOST_CLASSES],
         (*found.problems, *found.too_many()),
         tuple(found.passed_over),
         found.meant,
+        found.texts,
     )
 
 
@@ -62,9 +63,27 @@ class _Found:
         self.problems: list[str] = []
         self.passed_over: list[str] = []
         self.meant = False
+        self.texts: dict[str, bytes] = {}
+
+    def take_file(self, name: str, content: bytes, before: bytes | None) -> None:
+        """Take the documents of a file; if one of them is no YAML, those of the text that it had before."""
+        read = list(_documents(name, content))
+        bad = [(where, one) for where, one in read if isinstance(one, BadDocument)]
+        if bad:
+            self.meant = True
+            until = "" if before is None else "; until then the file counts as it was before"
+            self.problems += [f"{where}: {wrong}; correct it{until}" for where, wrong in bad]
+            if before is not None:
+                content, read = before, list(_documents(name, before))
+        if not bad or before is not None:
+            self.texts[name] = content
+        for where, document in read:
+            if not isinstance(document, BadDocument):
+                self.take(document, where)
 
     def take(self, document: object, where: str) -> None:
         if not isinstance(document, Mapping):
+            self.meant = True
             self.problems.append(
                 f"{where}: {shown(document)} is no object: write a DeviceClass with apiVersion, kind, metadata and spec"
             )

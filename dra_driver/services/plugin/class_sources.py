@@ -101,8 +101,9 @@ class ClassSources:
         self._mark = mark
         content = mounted_folder.read(self._folder)
         if not content.listed:
-            return replace(self._in_files, problems=content.problems)
-        return classes_in(content)
+            # Nobody knows whether a class is in it: the vendors' names would be a guess.
+            return replace(self._in_files, problems=content.problems, meant=True)
+        return classes_in(content, self._in_files.texts)
 
     def _cluster(self) -> ClassesFound:
         try:

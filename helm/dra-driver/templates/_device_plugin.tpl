@@ -157,22 +157,33 @@ true
 {{- fail "Set either devicePlugin.nvidiaConfigMap or backends.nvidia.devicePlugin: the chart makes the second from the first." -}}
 {{- end -}}
 {{- end -}}
+{{- $classes := include "dra-driver.classes" (dict "root" . "extended" true) | fromYamlArray -}}
 {{- $shipped := list -}}
-{{- range $class := include "dra-driver.classes" (dict "root" . "extended" true) | fromYamlArray -}}
+{{- $nvidias := false -}}
+{{- range $class := $classes -}}
 {{- $shipped = append $shipped $class.name -}}
+{{- $nvidias = or $nvidias $class.nvidia -}}
 {{- end -}}
-{{- $taken := dict -}}
 {{- range $name, $resource := .Values.deviceClasses.extendedResources -}}
 {{- if not (has $name $shipped) -}}
 {{- fail (printf "deviceClasses.extendedResources names %s, and this chart ships no such class; there are %s." $name ($shipped | sortAlpha | join ", ")) -}}
 {{- end -}}
-{{- if hasKey $taken $resource -}}
-{{- fail (printf "deviceClasses.extendedResources gives %s to the classes %s and %s: a resource is one class." $resource (get $taken $resource) $name) -}}
 {{- end -}}
-{{- $taken = set $taken $resource $name -}}
+{{- $taken := dict -}}
+{{- range $class := $classes -}}
+{{- with $class.spec.extendedResourceName -}}
+{{- if hasKey $taken . -}}
+{{- $values := ternary "deviceClasses.extendedResources and deviceClasses.nvidia.extendedResources give" "deviceClasses.extendedResources gives" (and $class.nvidia $.Values.deviceClasses.nvidia.extendedResources) -}}
+{{- fail (printf "%s %s to the classes %s and %s: a resource is one class." $values . (get $taken .) $class.name) -}}
+{{- end -}}
+{{- $taken = set $taken . $class.name -}}
+{{- end -}}
 {{- end -}}
 {{- $named := or .Values.deviceClasses.nvidia.extendedResources .Values.deviceClasses.extendedResources -}}
 {{- if and $named $version (ne $version "resource.k8s.io/v1") (ne .Values.path "device-plugin") -}}
 {{- fail (printf "deviceClasses.extendedResources needs resource.k8s.io/v1, from Kubernetes 1.34 on, as deviceClasses.nvidia.extendedResources does, and the classes are made as %s. Leave both, or set deviceClasses.apiVersion=v1 where the cluster serves it, or path=device-plugin." $version) -}}
+{{- end -}}
+{{- if and .Values.deviceClasses.nvidia.extendedResources (not $nvidias) -}}
+{{- fail "deviceClasses.nvidia.extendedResources is true, but NVIDIA's classes are not installed: set deviceClasses.nvidia.enabled=always" -}}
 {{- end -}}
 {{- end -}}

@@ -16,6 +16,7 @@ from dra_driver.model.health import HEALTHY
 from dra_driver.model.ids import DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
+from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.testing.builders import a_ref
@@ -167,7 +168,7 @@ def test_device_plugins_of_the_node_are_named(
     arguments += ["--pod-resources-socket", str(kubelet.pod_resources_socket)]
     assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[3:] == [
-        "device plugin on this node: gpu.intel.com/xe (2), the same device may be given to two pods; see docs/nodes.md",
+        "device plugin on this node: gpu.intel.com/xe (2), kept from users of this driver while the plugin runs; see docs/moving-to-dra.md",
         "device plugin on this node: nvidia.com/gpu (1), of another vendor",
     ]
     assert main([*arguments, "--json"]) == 0
@@ -178,6 +179,7 @@ def test_device_plugins_of_the_node_are_named(
                 "count": 2,
                 "vendor": "intel",
                 "overlaps": True,
+                "own": False,
             }
         },
         {
@@ -186,8 +188,25 @@ def test_device_plugins_of_the_node_are_named(
                 "count": 1,
                 "vendor": "nvidia",
                 "overlaps": False,
+                "own": False,
             }
         },
+    ]
+
+
+def test_a_resource_of_this_driver_itself_is_no_plugin_of_others(
+    arguments: list[str],
+    kubelet: FakeKubelet,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "state").mkdir()
+    ForeignMemory(tmp_path / "state" / FILE_NAME, "boot-1").write((), ("gpu.intel.com/xe",))
+    kubelet.device_plugins = {"gpu.intel.com/xe": ("gpu-0", "gpu-1")}
+    arguments += ["--pod-resources-socket", str(kubelet.pod_resources_socket)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[3:] == [
+        "device plugin on this node: gpu.intel.com/xe (2), served by this driver"
     ]
 
 

@@ -42,7 +42,8 @@ node n1: no driver
   nvidia.com/gpu   2          2             0        -
   devices in slices: 0, kept for plugins: 0; claims: 0
   blocked: a device plugin offers 2 nvidia.com/gpu
-  blocked: no ResourceSlice of this driver has a device of the node
+  blocked: there is no ResourceSlice of this driver for the node
+  no DeviceClass has extendedResourceName nvidia.com/gpu: pods that ask for it will not start here
   1. install the driver on the node, and wait for its slices; it offers nothing that the plugin has (gpu.dra-driver.dev)
      kubectl get resourceslices --field-selector spec.nodeName=n1
   2. let no new pod come to the node
@@ -102,3 +103,22 @@ def test_nodes_that_may_not_be_read(
     api.faults.add(refusal(403), verb="list", resource="pods")
     assert migration() == 2
     assert "could not be read: pods: " in capsys.readouterr().err
+
+
+OLD = """\
+this cluster has no claims: pods ask the nodes for extended resources, and nothing can be moved; see docs/older-clusters.md
+node n1: no claims
+  RESOURCE         CAPACITY   ALLOCATABLE   IN USE   DEVICECLASS
+  nvidia.com/gpu   2          2             0        -
+  the status of the node does not tell who serves them; `dra-driver devices` in the driver's pod does
+1 node without device plugins and without devices of gpu.dra-driver.dev
+"""
+
+
+def test_a_cluster_without_claims(
+    migration: Command, api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.serve()
+    assert migration() == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (OLD, "")

@@ -49,6 +49,12 @@ class Served:
     def reasons(self) -> Mapping[str, str]:
         return Served.told
 
+    def resources(self) -> frozenset[str] | None:
+        return frozenset(Served.told) if Served.told else None
+
+    def units(self) -> Mapping[str, frozenset[str]]:
+        return {name: frozenset({"gpu-0"}) for name in Served.told}
+
     def listed(self) -> int:
         return 0
 
@@ -128,7 +134,8 @@ def test_where_claims_work_nothing_is_started(process: Process) -> None:
     assert process.path.choice.path is Path.DRA
     assert Served.made == []
     assert process.starter.problems() is None
-    assert process.starter.offered() == frozenset()
+    assert process.starter.units() == {}
+    assert process.starter.resources() == frozenset()
     needed = process.starter.units_needed(ROW)
     assert isinstance(
         needed, Silence
@@ -152,8 +159,10 @@ def test_a_process_is_ready_when_the_kubelet_knows_its_resources(process: Proces
     process.look()
     nothing = ("no resource has been offered to the kubelet yet",)
     assert process.starter.problems() == nothing
+    assert process.starter.resources() is None
     Served.told = {"nvidia.com/gpu": "", "nvidia.com/mig": "the kubelet does not listen"}
-    assert process.starter.offered() == {"nvidia.com/gpu", "nvidia.com/mig"}
+    assert process.starter.resources() == {"nvidia.com/gpu", "nvidia.com/mig"}
+    assert process.starter.units() == {"nvidia.com/gpu": {"gpu-0"}, "nvidia.com/mig": {"gpu-0"}}
     assert process.starter.problems() == ("resource nvidia.com/mig: the kubelet does not listen",)
     Served.told = {"nvidia.com/gpu": ""}
     assert process.starter.problems() == ()

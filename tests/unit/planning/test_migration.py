@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.meta import Condition
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState, NotRead
@@ -168,7 +169,48 @@ def test_without_the_driver_it_is_installed_first() -> None:
     found = one(a_node(capacity=EIGHT, allocatable=EIGHT))
     assert found.stage == "no driver"
     assert found.steps[0].what.startswith("install the driver")
-    assert found.blocked_by[-1] == "no ResourceSlice of this driver has a device of the node"
+    assert found.blocked_by[-1] == "there is no ResourceSlice of this driver for the node"
+
+
+OLD = "v1.34.2"  # drops taints: the driver publishes no device that a plugin could give out
+WITHHELD = (
+    "the driver on the node publishes no device: this API server keeps no taints, so the driver publishes what a plugin could give out only "
+    "when that plugin is gone"
+)
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "pods", "stage"),
+    [(EIGHT, [a_pod("p", "1")], "in use"), (EIGHT, [], "can move"), (NONE, [], "waiting")],
+)
+def test_a_driver_without_devices_is_installed_where_taints_are_dropped(
+    allocatable: Any, pods: list[Pod], stage: str
+) -> None:
+    node = a_node(capacity=EIGHT, allocatable=allocatable)
+    (found,) = plan(node, slices(), *pods, kubernetes_version=OLD).nodes
+    assert (found.stage, found.slices, found.devices) == (stage, 1, 0)
+    assert found.blocked_by[-1] == WITHHELD
+    steps = [step.what for step in found.steps]
+    assert not any(what.startswith("install") for what in steps)
+    assert (
+        "wait until the slices have the devices and allocatable is 0: up to 5 minutes after the plugin's end"
+        in steps
+    )
+
+
+def test_a_driver_without_devices_has_found_none_where_taints_are_kept() -> None:
+    found = one(a_node(capacity=EIGHT, allocatable=EIGHT), slices())
+    assert found.stage == "can move"
+    assert found.blocked_by[-1] == "the driver on the node publishes no device: it has found none"
+
+
+def test_where_taints_are_dropped_a_missing_one_proves_nothing() -> None:
+    node = a_node(capacity=EIGHT, allocatable={GPU: "4"})
+    (found,) = plan(node, slices(gpu0=None), kubernetes_version=OLD).nodes
+    assert found.blocked_by == ("a device plugin offers 4 nvidia.com/gpu",)
+    gates = {"DRADeviceTaints": True}
+    (found,) = plan(node, slices(gpu0=None), kubernetes_version=OLD, feature_gates=gates).nodes
+    assert found.resources[0].stale
 
 
 @pytest.mark.parametrize("allocatable", ["8", "4"])
@@ -210,3 +252,47 @@ def test_nodes_come_in_the_order_in_which_they_disturb_least() -> None:
 def test_what_was_not_read_is_said_if_it_decides() -> None:
     gaps = (NotRead(resource="pods", reason="forbidden"), NotRead("/metrics", "forbidden"))
     assert plan(not_read=gaps).not_read == ("pods: ",)
+
+
+NOT_SERVED = NotRead("resourceslices", "not_served", message="1.30")
+
+
+def test_on_a_cluster_without_claims_nothing_can_be_moved() -> None:
+    listed = a_node("n2", EIGHT, EIGHT)
+    ready = {"type": "DevicesReady", "status": "True", "reason": "Listed"}
+    listed = msgspec.structs.replace(
+        listed,
+        status=msgspec.structs.replace(
+            listed.status, conditions=[msgspec.convert(ready, Condition)]
+        ),
+    )
+    found = plan(a_node("n1", EIGHT, EIGHT), listed, a_node("n3"), not_read=(NOT_SERVED,))
+    assert (found.has_claims, found.order, found.not_read) == (False, (), ())
+    assert [(one.node, one.stage, one.blocked_by, one.steps, one.notes) for one in found.nodes] == [
+        (
+            "n1",
+            "no claims",
+            (),
+            (),
+            (
+                "the status of the node does not tell who serves them; `dra-driver devices` in the driver's pod does",
+            ),
+        ),
+        (
+            "n2",
+            "no claims",
+            (),
+            (),
+            ("the kubelet has a list of devices from this driver (condition DevicesReady)",),
+        ),
+        ("n3", "nothing to move", (), (), ()),
+    ]
+
+
+def test_a_resource_that_no_class_has_is_said() -> None:
+    node = a_node(capacity=EIGHT, allocatable=EIGHT)
+    said = "no DeviceClass has extendedResourceName nvidia.com/gpu: pods that ask for it will not start here"
+    assert one(node, slices(gpu0=KEPT), NAMELESS).notes == (said,)
+    assert one(node, slices(gpu0=KEPT), CLASS).notes == ()
+    gap = NotRead("deviceclasses", "forbidden")
+    assert plan(node, slices(gpu0=KEPT), not_read=(gap,)).nodes[0].notes == ()

@@ -18,6 +18,7 @@ from dra_driver.model.api.resource_slice import (
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.names import HELD_BY_TAINT
 from dra_driver.model.slices import Problem, SliceContent
 from dra_driver.planning.slices import PoolPlan, plan_pool
 from dra_driver.planning.unrestricted import FEATURES, ServerRules, gates_in
@@ -67,6 +68,19 @@ def test_a_device_whose_restriction_is_dropped_is_withheld(gate: str, fields: di
         Problem(DeviceName(gate), FEATURES[gate].fields, found, done, "feature gate"),
     )
     assert gate in plan.needs
+
+
+def test_a_taint_of_this_driver_needs_nothing_to_be_done() -> None:
+    own = Device(name="a", taints=[DeviceTaint(key=HELD_BY_TAINT, effect="NoSchedule")])
+    (problem,) = plan_of(own, off=("DRADeviceTaints",)).problems
+    assert problem.action == (
+        "without it anybody could get device a, so it is not published until the reason for the taint of this driver is over. Nothing has to be "
+        "done; with the gate on in the API server and the scheduler, published devices keep such a taint"
+    )
+    (problem,) = plan_of(
+        own, Device(name="b", taints=[KEEPS_AWAY]), off=("DRADeviceTaints",)
+    ).problems
+    assert problem.action.endswith(NEXT)
 
 
 COUNTERS = "DRAPartitionableDevices"

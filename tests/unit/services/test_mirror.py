@@ -24,14 +24,18 @@ def spec(generation: int) -> ResourceSliceSpec:
 class Mirrored:
     """A mirror, its API server, and how often it told a change. Each request to the server takes `seconds`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, expects_claims: bool = True) -> None:
         self.api = ScriptedApi()
         self.now = 0.0
         self.seconds = 10.0
         self.changes = 0
         self.events: list[DriverEvent] = []
         self.mirror = SliceMirror(
-            self.api, changed=self._changed, observe=self.events.append, clock=self._clock
+            self.api,
+            changed=self._changed,
+            expects_claims=expects_claims,
+            observe=self.events.append,
+            clock=self._clock,
         )
 
     def follow(self, *steps: Step) -> None:
@@ -347,6 +351,22 @@ def test_a_cluster_without_the_api_is_told_once_and_asked_ever_more_seldom(node:
     node.api.fail("list", NotServed("gone again"))
     node.follow(lambda: None)
     assert node.events[1:] == [PublishFailed("gone again", 10.0)]
+
+
+def test_a_cluster_without_the_api_is_no_failure_where_the_admin_chose_another_one():
+    node = Mirrored(expects_claims=False)
+    node.api.fail("list", *[NotServed("no resource.k8s.io here")] * 2)
+    with capture_logs() as logs:
+        node.follow(lambda: None)
+    assert node.events == []
+    assert logs == [
+        {
+            "event": "resource_api_not_served",
+            "log_level": "info",
+            "error": "no resource.k8s.io here",
+            "next_step": "nothing has to be done: the devices are offered by the device plugin API, as the configuration says (path)",
+        }
+    ]
 
 
 def test_a_version_that_is_always_too_old_is_listed_ever_more_seldom(node: Mirrored):

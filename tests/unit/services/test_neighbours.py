@@ -9,7 +9,7 @@ from dra_driver.errors import DriverError, Temporary
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Unknown
-from dra_driver.services.neighbours import LOOK_SECONDS, NeighbourWatch
+from dra_driver.services.neighbours import LOOK_SECONDS, SOON_SECONDS, NeighbourWatch
 from dra_driver.testing.builders import A_DRIVER, a_device
 
 MESSAGE = (
@@ -17,6 +17,11 @@ MESSAGE = (
     "none of the devices that the plugin could give out, but the plugin does not know what pods have through this driver, and "
     "can give it to a second pod; remove the plugin from this node to move it, or divide the node (devicePlugin.foreign; "
     "docs/moving-to-dra.md)"
+)
+SHARED = (
+    "another device plugin offers nvidia.com/gpu, and so does gpu.dra-driver.dev: kubelets before 1.37 know one plugin for each resource, the one "
+    "that registered last, and later ones call that one; units that the other plugin gave out stay with their pods. Keep the other plugin off "
+    "this node, or let the two have different names (docs/older-clusters.md)"
 )
 NVIDIA = Inventory((a_device(attributes={"vendor": "nvidia"}),))
 
@@ -29,8 +34,15 @@ class Node:
         self.inventory: Inventory | DriverError = NVIDIA
         self.events: list[NodeEvent] = []
         self.refuses: list[DriverError] = []
+        self.own: frozenset[str] | None = frozenset()
+        self.seconds = LOOK_SECONDS
         self.watch = NeighbourWatch(
-            A_DRIVER, lambda: self.resources, self._inventory, self._tell, wait=self._wait
+            A_DRIVER,
+            lambda: self.resources,
+            self._inventory,
+            self._tell,
+            own=lambda: self.own,
+            wait=self._wait,
         )
         self.script: list[dict[str, int] | Unknown] = []
 
@@ -45,7 +57,7 @@ class Node:
         self.events.append(event)
 
     def _wait(self, stop: Event, seconds: float) -> bool:
-        assert seconds == LOOK_SECONDS
+        assert seconds == self.seconds
         if self.script:
             self.resources = self.script.pop(0)
         else:
@@ -109,3 +121,28 @@ def test_devices_that_are_not_known_yet_are_waited_for() -> None:
     assert node.sees(GPU) == ["neighbours_not_told"]
     node.inventory = NVIDIA
     assert node.sees(GPU) == ["device_plugin_beside"]
+
+
+def test_a_resource_of_the_same_name_as_an_own_one_is_told_for_what_it_is() -> None:
+    node = Node()
+    node.own, node.seconds = None, SOON_SECONDS
+    # Nothing is said while it is not known what this driver offers, and later the kubelet has this driver's list.
+    assert node.sees(GPU, {}) == []
+    node.own, node.seconds = frozenset(GPU), LOOK_SECONDS
+    assert node.sees(GPU, GPU) == ["device_plugin_has_own_resource"]
+    assert node.events == [NodeEvent("Warning", "DevicePluginBeside", SHARED)]
+
+
+def test_what_this_driver_offers_itself_is_no_neighbour() -> None:
+    node = Node()
+    node.own = frozenset(GPU)
+    assert node.sees(GPU, {**GPU, "nvidia.com/mig-1g.5gb": 2}) == ["device_plugin_beside"]
+    assert node.events[0].message.startswith("a device plugin offers nvidia.com/mig-1g.5gb (2)")
+
+
+def test_a_resource_whose_plugin_has_ended_before_is_this_drivers_alone() -> None:
+    node = Node()
+    node.own, node.seconds = None, SOON_SECONDS
+    assert node.sees({"nvidia.com/gpu": 0}) == []
+    node.own, node.seconds = frozenset(GPU), LOOK_SECONDS
+    assert node.sees(GPU) == []

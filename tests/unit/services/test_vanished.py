@@ -207,8 +207,8 @@ def test_on_a_server_without_taints_a_vanished_device_leaves_the_slice_and_this_
     (told,) = node.told(PublicationProblem)
     assert str(told.problem) == (
         "feature gate DRADeviceTaints: taints: device gpu-1 has it; the API server drops it: the gate is off, or this release "
-        "does not have it; without it anybody could get device gpu-1, so it is not published; switch the gate on in the API "
-        "server and the scheduler, or leave the field out in the backend"
+        "does not have it; without it anybody could get device gpu-1, so it is not published until the reason for the taint "
+        "of this driver is over. Nothing has to be done; with the gate on in the API server and the scheduler, published devices keep such a taint"
     )
     assert node.told(FieldsDropped) == []
     assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]

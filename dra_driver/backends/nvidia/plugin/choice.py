@@ -91,6 +91,7 @@ class ConfigOfNode:
         self._arguments = arguments
         self._name = ""
         self._good = PluginConfig()
+        self._until = "none is in force"
 
     def _choose(self, files: Mapping[str, bytes], label: str | None) -> Choice:
         [*names] = files
@@ -117,9 +118,10 @@ class ConfigOfNode:
         source = f"NVIDIA's configuration {shown(choice.name)[1:-1]}".rstrip()
         if config is None:
             problems.append(
-                f"{source} is wrong: {told(mistakes)}; correct it, until then the last good one counts"
+                f"{source} is wrong: {told(mistakes)}; correct it, until then {self._until}"
             )
         else:
             self._name, self._good = choice.name, config
+            self._until = "the last good one counts"
             problems += [f"{source}: {one}" for one in config.refusals]
         return self._good, tuple(problems)

@@ -13,7 +13,10 @@ NO_MPS = (
     "this driver runs no MPS daemon. For containers that take turns on a GPU, write the same under sharing.timeSlicing; on nodes whose pods "
     "need MPS (limits of memory or threads) take NVIDIA's device plugin"
 )
-_GFD = "GPU Feature Discovery reads it, this driver does not; both can run on a node"
+_GFD = (
+    "GPU Feature Discovery reads it, this driver does not. It writes the same labels itself, so run only one of the two on a node: set nodeLabels "
+    "to none while GPU Feature Discovery runs"
+)
 _CHANNELS = (
     "this driver gives out no IMEX channels; use the ComputeDomains of NVIDIA's DRA driver, or "
     + TAKE_NVIDIAS

@@ -2,6 +2,7 @@
 """What counts while the kubelet writes, restarts, or says nothing."""
 
 from dra_driver.errors import Temporary
+from dra_driver.model.ids import ResourceName
 from dra_driver.model.state import Unknown
 from tests.support.guarded_node import GPU, GuardedNode
 
@@ -52,7 +53,7 @@ def test_what_the_kubelet_knows_from_plugins() -> None:
     node = GuardedNode()
     assert node.guard.served() is None
     node.serves("uuid-gpu-0")
-    node.offered = {"a.b/own"}
+    node.offered = {ResourceName("a.b/own"): frozenset()}
     node.kept()
     assert node.guard.served() == {GPU, "a.b/own"}
     node.counts = Unknown("kubelet restarts")

@@ -9,7 +9,7 @@ from tests.support.guarded_node import GPU, GuardedNode, entry, own_row
 
 def test_units_that_this_driver_gave_out_are_its_own() -> None:
     node = GuardedNode()
-    node.offered = {GPU}
+    node.offered = {GPU: frozenset()}
     node.rows = [own_row("gpu-0", "uuid-gpu-0", "p"), own_row("gpu-1", "uuid-gpu-1")]
     node.writes(
         entry("p", "uuid-gpu-0"), entry("q", "uuid-gpu-1"), registered={GPU: ["uuid-gpu-2"]}
@@ -24,7 +24,7 @@ def test_units_that_this_driver_gave_out_are_its_own() -> None:
 
 def test_an_ended_pod_of_this_driver_that_the_kubelet_still_names_is_nobody() -> None:
     node = GuardedNode()
-    node.offered = {GPU}
+    node.offered = {GPU: frozenset()}
     node.rows = [own_row("gpu-0", "uuid-gpu-0", "p")]
     node.writes(entry("p", "uuid-gpu-0"), registered={GPU: ["uuid-gpu-0"]})
     assert node.kept() == set()
@@ -55,10 +55,10 @@ def test_a_unit_whose_pod_is_not_known_yet_is_looked_at_soon() -> None:
 
 def test_what_this_driver_offered_until_now_is_not_foreign() -> None:
     node = GuardedNode()
-    node.offered = {GPU}
+    node.offered = {GPU: frozenset()}
     node.serves("uuid-gpu-0")
     assert node.kept() == set()
-    node.offered = set()
+    node.offered = {}
     assert node.after(1) == set()
     node.counts = {GPU: 0}
     assert node.after(60) == set()

@@ -12,6 +12,7 @@ from dra_driver.errors import Temporary
 from dra_driver.kube.base import NotServed
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import DeviceClass
+from dra_driver.node.mounted_folder import LARGEST_FILE
 from dra_driver.services.plugin.class_sources import LOOK_SECONDS, ClassSources
 
 
@@ -89,6 +90,56 @@ def test_a_folder_with_broken_classes_only_is_meant(
     (tmp_path / "a.yaml").write_text(text("GPU"))
     assert not sources.look()
     assert (places(sources), cluster.asked) == ([], 0)
+
+
+@pytest.mark.parametrize("written", ["kind: [", "a text", "x" * (LARGEST_FILE + 1)])
+def test_a_class_file_that_cannot_be_read_is_meant(
+    written: str, tmp_path: Path, sources: ClassSources, cluster: Cluster
+) -> None:
+    cluster.names = ["gpu"]
+    (tmp_path / "a.yaml").write_text(written)
+    assert not sources.look()
+    assert (places(sources), sources.current().meant, cluster.asked) == ([], True, 0)
+
+
+@pytest.mark.parametrize("written", ["", "# later\n", "---\n---\n"])
+def test_a_class_file_that_is_empty_on_purpose_is_not_meant(
+    written: str, tmp_path: Path, sources: ClassSources, cluster: Cluster
+) -> None:
+    cluster.names = ["gpu"]
+    (tmp_path / "a.yaml").write_text(written)
+    assert sources.look()
+    assert places(sources) == ["DeviceClass gpu of the cluster"]
+
+
+def test_a_folder_that_was_never_listed_is_meant(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.names = ["gpu"]
+    sources = ClassSources(tmp_path / "away", cluster.listed, clock=cluster.clock)
+    assert not sources.look()
+    assert (places(sources), sources.current().meant, cluster.asked) == ([], True, 0)
+
+
+@pytest.mark.parametrize("broken", [b"kind: [", b"#" * (LARGEST_FILE + 1)])
+def test_a_file_that_becomes_unreadable_keeps_its_classes(
+    broken: bytes, tmp_path: Path, sources: ClassSources, log: LogCapture
+) -> None:
+    file, other = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    file.write_text(f"{text('gpu')}---\n{text('large')}")
+    sources.look()
+    file.write_bytes(text("gpu").encode() + b"---\n" + broken)
+    assert not sources.look()
+    other.write_text(text("other"))
+    assert sources.look()
+    assert places(sources) == ["a.yaml document 1", "a.yaml document 2", "b.yaml document 1"]
+    assert [entry["event"] for entry in log.entries] == ["device_class_refused"]
+    file.write_text(text("gpu"))
+    assert sources.look()
+    assert places(sources) == ["a.yaml document 1", "b.yaml document 1"]
+    file.unlink()
+    assert sources.look()
+    file.write_bytes(broken)
+    assert not sources.look()
+    assert places(sources) == ["b.yaml document 1"]
 
 
 def test_the_cluster_is_asked_every_minute(sources: ClassSources, cluster: Cluster) -> None:

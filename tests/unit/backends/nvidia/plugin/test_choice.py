@@ -130,6 +130,14 @@ def test_a_wrong_file_leaves_the_last_good_one_in_force() -> None:
     ]
 
 
+def test_where_no_file_was_ever_good_none_is_in_force() -> None:
+    node = ConfigOfNode(USUAL, {})
+    bad = {"a": SLICED.replace(b"4", b"0")}
+    none, (problem,) = node.update(bad, {LABEL: "a"})
+    assert none == PluginConfig()
+    assert problem.endswith("correct it, until then none is in force")
+
+
 def test_a_label_that_names_nothing_keeps_the_last_file_and_follows_it() -> None:
     node = ConfigOfNode(USUAL, {"MIG_STRATEGY": "mixed"})
     files = {"a": SLICED, "default": b""}
