@@ -28,8 +28,8 @@ from dra_driver.model.printable import printable
 from dra_driver.model.state import Unknown
 
 FILE_NAME = "kubelet_internal_checkpoint"
-MOST_BYTES = 32 * 1024 * 1024
-"""A full node has less than 1 MB. More is no checkpoint, and would fill the memory."""
+MOST_BYTES = 4 * 1024 * 1024
+"""A full node has less than 1 MB. The file is kept as objects that take eight times as much, twice, in a container that has 256 MiB."""
 _SHOWN_CHARACTERS = 200
 
 
@@ -138,7 +138,9 @@ def _read(path: Path) -> tuple[str, KubeletCheckpoint | Unknown]:
 
 def _decoded(content: bytes, path: Path) -> KubeletCheckpoint | Unknown:
     if len(content) > MOST_BYTES:
-        return Unknown(f"{path} has more than {MOST_BYTES} bytes; it is not read")
+        return Unknown(
+            f"{path} has more than {MOST_BYTES} bytes, and is not read; find the device plugin that lists so many units, and let it list fewer"
+        )
     try:
         data = _DECODER.decode(content).Data
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from dra_driver.kubelet.plugin_checkpoint import MOST_BYTES, CheckpointFile
+from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.model.ids import PodUid, ResourceName, UnitId
-from dra_driver.model.plugin import KubeletCheckpoint, UnitsOfContainer
+from dra_driver.model.plugin import MOST_REPLICAS, KubeletCheckpoint, UnitsOfContainer
 from dra_driver.model.state import Unknown
 
 HANG_SECONDS = 300
@@ -112,7 +112,29 @@ def test_what_is_no_file_of_that_size_is_unknown(file: CheckpointFile) -> None:
     file.path.rmdir()
     with file.path.open("wb") as huge:
         huge.truncate(1 << 40)
-    assert reason(file) == f"{file.path} has more than {MOST_BYTES} bytes; it is not read"
+    assert reason(file) == (
+        f"{file.path} has more than 4194304 bytes, and is not read; find the device plugin that lists so many units, and let it list fewer"
+    )
+
+
+def test_all_units_of_a_full_node_fit(file: CheckpointFile) -> None:
+    units = [f"GPU-{gpu:036}::{replica}" for gpu in range(8) for replica in range(MOST_REPLICAS)]
+    content = json.loads(EMPTY)
+    content["Data"]["RegisteredDevices"] = {"nvidia.com/gpu": units}
+    content["Data"]["PodDeviceEntries"] = [
+        {
+            "PodUID": "5b1c",
+            "ContainerName": "main",
+            "ResourceName": "nvidia.com/gpu",
+            "DeviceIDs": {"-1": [unit]},
+            "AllocResp": "A" * 200,
+        }
+        for unit in units
+    ]
+    write(file, json.dumps(content))
+    found = file.read()
+    assert isinstance(found, KubeletCheckpoint)
+    assert len(found.containers) == len(units)
 
 
 def test_a_file_that_has_not_changed_is_not_read_again(file: CheckpointFile) -> None:
