@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
+from typing import Annotated
 
 import msgspec
 
@@ -33,8 +34,13 @@ MOST_BYTES = 4 * 1024 * 1024
 _SHOWN_CHARACTERS = 200
 
 
+# A UUID or, of a static pod, 32 digits or what its manifest says. No cgroup can be looked for by another text, nor by a longer one than a name
+# of a file can be: so nobody could ever find out that such a pod has ended.
+_Uid = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][-A-Za-z0-9]{0,63}\Z")]
+
+
 class _Entry(msgspec.Struct):
-    PodUID: str
+    PodUID: _Uid
     ContainerName: str
     ResourceName: str
     DeviceIDs: Mapping[str, Sequence[str] | None] | None = None

@@ -81,17 +81,32 @@ def test_a_checkpoint_without_pods_is_empty(file: CheckpointFile) -> None:
         '{"Data":{"PodDeviceEntries":[{}],"RegisteredDevices":{}}}',
         WRITTEN.replace('["nic-3"]', '"nic-3"'),
         WRITTEN.replace('"5b1c"', "7"),
+        *(
+            WRITTEN.replace("5b1c", uid, 1)
+            for uid in ("", "../x", "a/b", "a_b", "-a", "a\\n", "\\u0000a", "é", "a" * 65)
+        ),
         '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Other":' + "[" * 200_000,
         '{"Data":' + '{"Data":' * 200_000,
         EMPTY.replace("{}", '{"\\ud800": []}'),
     ],
-    ids=lambda content: content[:30] or "empty",
+    ids=lambda content: content[:60] or "empty",
 )
 def test_a_damaged_file_is_unknown(file: CheckpointFile, content: str) -> None:
     write(file, content)
     assert reason(file).startswith(f"the kubelet's checkpoint {file.path} is damaged: ")
     assert reason(file).endswith("; the kubelet writes it anew with the next pod")
     assert len(reason(file)) < 500
+
+
+@pytest.mark.parametrize(
+    "uid",
+    ["2f0e6d1c-8a0b-4a52-9d53-6d8f1c2e7b90", "8a0b4a529d536d8f1c2e7b902f0e6d1c", "of-a-static-pod"],
+)
+def test_a_uid_is_what_the_kubelet_writes(file: CheckpointFile, uid: str) -> None:
+    write(file, WRITTEN.replace("5b1c", uid))
+    found = file.read()
+    assert isinstance(found, KubeletCheckpoint)
+    assert {one.pod for one in found.containers} == {uid}
 
 
 def test_bytes_that_are_no_text_are_unknown(file: CheckpointFile) -> None:
