@@ -87,4 +87,5 @@ def _show_node(node: NodeMigration) -> None:
         render.line(render.plain(f"  {note}"))
     for number, step in enumerate(node.steps, 1):
         render.line(render.plain(f"  {number}. {step.what}"))
-        render.line(render.plain(f"     {step.command}"))
+        if step.command:
+            render.line(render.plain(f"     {step.command}"))

@@ -23,7 +23,7 @@ from dra_driver.planning.gfd_rules import gfd_rules
 from dra_driver.planning.occupied import Occupied
 from dra_driver.planning.path import Wishes, minor_version
 from dra_driver.planning.plugin.answer import annotation_key_of, answer_of
-from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.resources import ResourcePlans, Resources
 from dra_driver.planning.plugin.rows import owner_paths
 from dra_driver.planning.plugin.sides import sides, wanted_paths
 from dra_driver.planning.plugin.strategy import strategy_of
@@ -68,6 +68,7 @@ class PluginPath:
             labels=deps.kube.node_labels,
             log=deps.log,
         )
+        self._plans = ResourcePlans(driver=deps.place.driver, domain=deps.place.driver)
         inputs = PluginInputs(
             inventory=deps.inventory.known,
             planned=self._planned,
@@ -192,11 +193,9 @@ class PluginPath:
 
     def _planned(self, inventory: Inventory) -> Resources:
         found = self._sources.current()
-        return plan_resources(
+        return self._plans.plan(
             inventory,
             found.sources,
-            driver=self._deps.place.driver,
-            domain=self._deps.place.driver,
             policy=self._policy.current(),
             customary=not found.meant,
         )

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
+from typing import Annotated
 
 import msgspec
 
@@ -28,13 +29,18 @@ from dra_driver.model.printable import printable
 from dra_driver.model.state import Unknown
 
 FILE_NAME = "kubelet_internal_checkpoint"
-MOST_BYTES = 32 * 1024 * 1024
-"""A full node has less than 1 MB. More is no checkpoint, and would fill the memory."""
+MOST_BYTES = 4 * 1024 * 1024
+"""A full node has less than 1 MB. The file is kept as objects that take eight times as much, twice, in a container that has 256 MiB."""
 _SHOWN_CHARACTERS = 200
 
 
+# A UUID or, of a static pod, 32 digits or what its manifest says. No cgroup can be looked for by another text, nor by a longer one than a name
+# of a file can be: so nobody could ever find out that such a pod has ended.
+_Uid = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][-A-Za-z0-9]{0,63}\Z")]
+
+
 class _Entry(msgspec.Struct):
-    PodUID: str
+    PodUID: _Uid
     ContainerName: str
     ResourceName: str
     DeviceIDs: Mapping[str, Sequence[str] | None] | None = None
@@ -138,7 +144,9 @@ def _read(path: Path) -> tuple[str, KubeletCheckpoint | Unknown]:
 
 def _decoded(content: bytes, path: Path) -> KubeletCheckpoint | Unknown:
     if len(content) > MOST_BYTES:
-        return Unknown(f"{path} has more than {MOST_BYTES} bytes; it is not read")
+        return Unknown(
+            f"{path} has more than {MOST_BYTES} bytes, and is not read; find the device plugin that lists so many units, and let it list fewer"
+        )
     try:
         data = _DECODER.decode(content).Data
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

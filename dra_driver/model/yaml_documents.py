@@ -27,7 +27,18 @@ _CONTAINERS = {"map": f"{_PREFIX}map", "seq": f"{_PREFIX}seq"}
 
 
 class BadDocument(ValueError):
-    """The text is not YAML, or it is larger than a manifest can be. The message names line and column."""
+    """The text is not YAML, or it is larger than a manifest can be. The message names line and column; `line` is 0 if they are not known."""
+
+    def __init__(self, problem: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"line {line}, column {column}: {problem}" if line else problem)
+        self.problem = problem
+        self.line = line
+        self.column = column
+
+    def below(self, lines: int) -> "BadDocument":
+        """Return this mistake of a text that stands in a file below so many lines."""
+        line = self.line and self.line + lines
+        return BadDocument(self.problem, line=line, column=self.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +110,15 @@ def documents(stream: IO[bytes], *, unique_keys: bool = False) -> Iterator[Docum
                 builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise BadDocument(f"{_place(mark)}{error.problem or error.context}") from error
+        raise _bad_at(mark, str(error.problem or error.context)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadDocument(" ".join(str(error).split())) from error
 
 
-def _place(mark: Any) -> str:
-    return f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+def _bad_at(mark: Any, problem: str) -> BadDocument:
+    if not mark:
+        return BadDocument(problem)
+    return BadDocument(problem, line=mark.line + 1, column=mark.column + 1)
 
 
 class _Builder:
@@ -257,4 +270,4 @@ def _hashable(key: Any, event: Any) -> None:
 
 
 def _bad(event: Any, problem: str) -> BadDocument:
-    return BadDocument(f"{_place(event.start_mark)}{problem}")
+    return _bad_at(event.start_mark, problem)

@@ -35,6 +35,7 @@ DEEPEST = 5  # levels to search for kubepods; usually it is on the first or seco
 MOST_FOLDERS = 4096
 WITNESSES = ("cgroup.events", "pids.current")
 FILE_BYTES = 4096
+_MOUNT = ".mount"  # systemd makes one for each mount of a pod, so a pod decides how many; the kubelet's is below none
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]*")
 _KUBEPODS = re.compile(r"kubepods|(.+-)?kubepods\.slice")
 _VANISHED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENODEV))  # ENODEV: removed while open
@@ -203,7 +204,7 @@ def _trees_below(start: str) -> Iterator[_Tree]:
         for below, name in _folders(folder):
             if _KUBEPODS.fullmatch(name):
                 yield from _tree(below, name)
-            elif depth < DEEPEST:
+            elif depth < DEEPEST and not name.endswith(_MOUNT):
                 waiting.append((below, depth + 1))
 
 

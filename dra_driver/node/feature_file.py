@@ -8,7 +8,9 @@ driver does not make it, so that a node without NFD stays without it.
 from contextlib import suppress
 from pathlib import Path
 
-from dra_driver.node.files import TEMPORARY_SUFFIX, remove, write_atomic
+from dra_driver.node.files import TEMPORARY_SUFFIX, content_of, remove, write_atomic
+
+_MOST_BYTES = 64 * 1024  # the labels of this driver need a few KiB
 
 
 class FeatureFile:
@@ -23,9 +25,13 @@ class FeatureFile:
         return self.path.parent.is_dir()
 
     def read(self) -> str:
-        """Return the text of the file; "" if it does not exist or cannot be read."""
+        """Return the text of the file; "" if it does not exist, cannot be read, or is none that this driver wrote.
+
+        Others may write into the folder.
+        """
         try:
-            return self.path.read_text(encoding="utf-8")
+            found = content_of(self.path, most=_MOST_BYTES + 1, links=False)
+            return found.decode() if found is not None and len(found) <= _MOST_BYTES else ""
         except (OSError, UnicodeDecodeError):
             return ""
 
@@ -38,7 +44,7 @@ class FeatureFile:
             existed = self.path.is_symlink() or self.path.exists()
             remove(self.path)
             return existed
-        if self.read() == text and not self.path.is_symlink():
+        if self.read() == text:
             return False
         self._clear()
         write_atomic(self.path, text, name="features")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write and remove files.
+"""Write, read and remove files.
 
 A file appears as a whole or not at all, so no reader sees half of a file. The driver does *not* force these files to the disk
 (fsync): only the state has to survive a power cut, and the driver can write every file again from the state.
@@ -8,6 +8,7 @@ A file appears as a whole or not at all, so no reader sees half of a file. The d
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -77,6 +78,21 @@ def _rename(temporary: Path, path: Path) -> None:
         raise Temporary(
             f"cannot write {path}: somebody removed {temporary.name} meanwhile; it is tried again"
         ) from error
+
+
+def content_of(path: Path, *, most: int, links: bool = True) -> bytes | None:
+    """Return the first `most` bytes of a file that others may have made; None if it is no file. Without `links` a symbolic link is an error.
+
+    Raises OSError.
+    """
+    # Without waiting: a named pipe would hang until somebody writes.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags if links else flags | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
+    with os.fdopen(handle, "rb") as file:
+        return file.read(most)
 
 
 def remove(path: Path) -> None:

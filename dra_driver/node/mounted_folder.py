@@ -6,13 +6,11 @@ The kubelet replaces all files of such a mount at once: they are symbolic links 
 that begin with a dot are therefore no files of the admin. Nothing in the folder can cost more than MOST_FILES files of LARGEST_FILE.
 """
 
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dra_driver.node.files import translated
+from dra_driver.node.files import content_of, translated
 
 MOST_FILES = 64
 LARGEST_FILE = 1024 * 1024
@@ -90,13 +88,9 @@ def _look(path: Path) -> object:
 
 def _content(path: Path) -> bytes | str:
     """The content, or why it is not read."""
-    # Without waiting: a named pipe would hang until somebody writes.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
+    text = content_of(path, most=LARGEST_FILE + 1)
+    if text is None:
         return "is no file, and is not read: take it out of this folder"
-    with os.fdopen(handle, "rb") as file:
-        text = file.read(LARGEST_FILE + 1)
     if len(text) > LARGEST_FILE:
         return f"is larger than {LARGEST_FILE // 1024**2} MiB, and is not read: split it into several files"
     return text

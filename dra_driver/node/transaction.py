@@ -12,6 +12,7 @@ What shares consume of a device's capacity is in the table `consumed` (`dra_driv
 import sqlite3
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from dra_driver.errors import Permanent
@@ -203,7 +204,7 @@ class StateTransaction:
             f"SELECT {COLUMNS} FROM occupied CROSS JOIN claims ON uid = claim_uid WHERE parent = ?",  # noqa: S608  a constant
             (lease.parent,),
         )
-        return any(_has_other(load_claim(row), lease) for row in rows)
+        return any(_has_other(_loaded(row), lease) for row in rows)
 
     def learn_hardware(self, pool: PoolName, found: Mapping[DeviceName, Hardware]) -> None:
         """Write down which physical resource is behind each device of the pool. A device that a claim owns and that is not found keeps
@@ -336,6 +337,8 @@ class StateTransaction:
         return next(iter(others or owners), None)
 
 
+# A claim asks once for each of its leases, and finds its own row each time. The text of hundreds of leases takes milliseconds to read.
+_loaded = lru_cache(maxsize=8)(load_claim)
 _NOWHERE = "\x00"  # the parent of no hardware
 _OCCUPY = (
     "INSERT INTO occupied (pool, device, share, claim_uid, parent, part) VALUES (?, ?, ?, ?, ?, ?)"

@@ -11,7 +11,7 @@ prepared for that allocation, and then plans the claim again.
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -181,6 +181,7 @@ def _own_results(requested: ClaimRef, claim: Claim, place: NodePlace) -> Refusal
 
 def _unusable(asked: str, own: Sequence[DeviceRequestAllocationResult]) -> Refusal | None:
     keys = [key_of(result) for result in own]
+    times = Counter(keys)  # a container of the device plugin API may have a thousand
     whole = {(key.pool, key.device) for key in keys if not key.share}
     for key in keys:
         if key.share and not is_safe_uid(key.share):
@@ -188,7 +189,7 @@ def _unusable(asked: str, own: Sequence[DeviceRequestAllocationResult]) -> Refus
                 f"{asked}: share ID {key.share[:80]!a} of device {key.device} is no share ID that the scheduler makes; "
                 f"delete and create the claim again"
             )
-        if keys.count(key) > 1 or (key.share and (key.pool, key.device) in whole):
+        if times[key] > 1 or (key.share and (key.pool, key.device) in whole):
             return Refusal(f"{asked} names device {key} twice; delete and create the claim again")
     return None
 

@@ -7,8 +7,11 @@ plugin's end.
 """
 
 import json
+import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 
+from dra_driver.model.plugin import RESOURCE_PATTERN
 from dra_driver.model.quantity import Quantity
 
 _KUBERNETES = "kubernetes.io/"  # also in subdomains: hugepages and volumes have such names
@@ -24,10 +27,15 @@ def stale_resources(capacity: Mapping[str, object], served: Collection[str]) -> 
 
 
 def patch_command(node: str, resource: str, fields: Iterable[str]) -> str:
-    """Return the command that removes a resource from these fields of the node's status."""
-    key = resource.replace("~", "~0").replace("/", "~1")
+    """Return the command that removes a resource from these fields of the node's status; empty if the name is none of an extended resource.
+
+    The API server checks no names there, and an admin pastes the command into a shell.
+    """
+    if not re.fullmatch(RESOURCE_PATTERN, resource):
+        return ""
+    key = resource.replace("/", "~1")
     patch = [{"op": "remove", "path": f"/status/{field}/{key}"} for field in fields]
-    return f"kubectl patch node {node} --subresource=status --type=json -p '{json.dumps(patch)}'"
+    return f"kubectl patch node {shlex.quote(node)} --subresource=status --type=json -p {shlex.quote(json.dumps(patch))}"
 
 
 def _is_some(amount: object) -> bool:

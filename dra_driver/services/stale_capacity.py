@@ -15,9 +15,11 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.ids import PoolName
 from dra_driver.model.names import STALE_CAPACITY
+from dra_driver.model.printable import printable
 from dra_driver.planning.stale import patch_command, stale_resources
 
 LOOK_SECONDS = 300.0  # a request to the API server; nobody writes such a resource often
+_SHOWN_CHARACTERS = 317  # a name of an extended resource has no more
 
 Amounts = tuple[Mapping[str, Any], Mapping[str, Any]]
 
@@ -64,10 +66,15 @@ class StaleCapacity:
 
     def _tell(self, name: str, allocatable: Mapping[str, Any]) -> None:
         fields = ["capacity", *(["allocatable"] if name in allocatable else [])]
-        message = (
-            f"{name} is in the status of node {self._node}, and no device plugin serves it: pods that ask for it come here and fail, and a "
-            f"DeviceClass with this extendedResourceName is not used here. To remove it: {patch_command(self._node, name, fields)}"
+        command = patch_command(self._node, name, fields)
+        shown = printable(name, most=_SHOWN_CHARACTERS)
+        effect = (
+            f"pods that ask for it come here and fail, and a DeviceClass with this extendedResourceName is not used here. "
+            f"To remove it: {command}"
+            if command
+            else "it is no name of an extended resource, so no pod can ask for it. Find out who wrote it, and remove it by hand"
         )
+        message = f"{shown} is in the status of node {self._node}, and no device plugin serves it: {effect}"
         self._tell_node(NodeEvent("Warning", STALE_CAPACITY, message))
-        self._log.warning("stale_capacity", resource=name, next_step=message)
+        self._log.warning("stale_capacity", resource=shown, next_step=message)
         self._told |= {name}

@@ -47,6 +47,8 @@ class Place:
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             if self.owns(path.name):
                 with suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
+                    # A listener that accepts nothing would let it wait for ever; like this it is EAGAIN, which says that somebody listens.
+                    asking.setblocking(False)
                     if asking.connect_ex(str(path)) == errno.ECONNREFUSED:
                         path.unlink()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which devices does each DeviceClass get? The first class that selects a device gets it, so the order of the classes counts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dra_driver.cel.compile import Selector
@@ -12,13 +12,15 @@ from dra_driver.model.plugin import ClassSource
 from dra_driver.planning.plugin.candidates import Candidate, Group, Report
 from dra_driver.planning.plugin.exclusion import Listed
 from dra_driver.planning.plugin.problems import ResourceProblem, few, wrong_resource
-from dra_driver.planning.plugin.selectors import Failure, compiled, field_of, selects
+from dra_driver.planning.plugin.selectors import Failure, SelectorAnswers, compiled, field_of
 
 _LOST = "the class offers nothing, all others do"
 _GUARD = (
     "the class does not get it, a later class may; on clusters with DRA pods of this class would be stuck. Ask with has() before an attribute "
     "is read that not every device has"
 )
+
+_Ask = Callable[[Sequence[Selector], Candidate], bool | Failure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +39,22 @@ def class_groups(
     found: Sequence[Candidate],
     listed: Listed,
     *,
-    driver: DriverName,
     domain: str,
+    answers: SelectorAnswers,
     report: Report,
 ) -> Iterator[Group]:
     """Yield the devices of each good class, in the order of the classes; the group of a class that gets none is empty."""
+    driver = answers.driver
     values = {one.found.name: DeviceValue(driver, one.published) for one in found}
+
+    def ask(selectors: Sequence[Selector], one: Candidate) -> bool | Failure:
+        return answers.selects(selectors, values[one.found.name])
+
     free = list(found)
     for good in _good(classes, driver, domain, report):
         mine: list[Candidate] = []
         blocked: list[Candidate] = []
-        for one in list(_selected(good, free, values, report)):
+        for one in list(_selected(good, free, ask, report)):
             (mine if listed.add(one.found, one.published) else blocked).append(one)
         # Their hardware is listed now, so a later class cannot get any of these.
         gone = {one.found.name for one in (*mine, *blocked)}
@@ -121,13 +128,13 @@ def _configs(
 def _selected(
     good: _Good,
     free: Sequence[Candidate],
-    values: Mapping[DeviceName, DeviceValue],
+    ask: _Ask,
     report: Report,
 ) -> Iterator[Candidate]:
     failed: dict[int, list[DeviceName]] = {}
     reasons: dict[int, str] = {}
     for one in free:
-        answer = selects(good.selectors, values[one.found.name])
+        answer = ask(good.selectors, one)
         if isinstance(answer, Failure):
             failed.setdefault(answer.index, []).append(one.found.name)
             reasons.setdefault(answer.index, answer.reason)

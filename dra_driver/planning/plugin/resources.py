@@ -22,6 +22,7 @@ from dra_driver.planning.plugin.classes import class_groups, resource_of
 from dra_driver.planning.plugin.customary import customary_groups, is_customary
 from dra_driver.planning.plugin.exclusion import Listed
 from dra_driver.planning.plugin.problems import ResourceProblem, few
+from dra_driver.planning.plugin.selectors import SelectorAnswers
 from dra_driver.planning.plugin.sharing import shared
 from dra_driver.planning.slices import plan_pool
 
@@ -42,6 +43,55 @@ class Resources:
     empty: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
+class ResourcePlans:
+    """Plans the resources of a node again and again. What selectors answered is kept from plan to plan; so this is for one thread.
+
+    `domain` is that of the resources of classes without an extendedResourceName.
+    """
+
+    def __init__(self, *, driver: DriverName, domain: str) -> None:
+        self._answers = SelectorAnswers(driver)
+        self._domain = domain
+
+    def plan(
+        self,
+        inventory: Inventory,
+        classes: Sequence[ClassSource],
+        *,
+        policy: PluginPolicy,
+        customary: bool,
+    ) -> Resources:
+        """Return the resources of the devices that the classes select; the classes are in the order in which they count.
+
+        With `customary` devices are offered without any class too.
+        """
+        problems: list[ResourceProblem] = []
+        driver, domain, answers = self._answers.driver, self._domain, self._answers
+        plan = plan_pool(inventory, kept=(), driver=driver)
+        found = tuple(candidates(inventory, plan, problems.append))
+        listed = Listed(plan.counter_sets)
+        report = problems.append
+        answers.begin()
+        groups = tuple(
+            class_groups(classes, found, listed, domain=domain, answers=answers, report=report)
+            if classes or not customary
+            else customary_groups(found, listed, policy, driver=driver, report=report)
+        )
+        names = {resource_of(source, domain) for source in classes}
+
+        def known(resource: str) -> bool:
+            return resource in names or (not classes and customary and is_customary(resource))
+
+        pairs = tuple(shared(groups, policy, inventory, known=known, report=report))
+        return Resources(
+            tuple(resource for _, resource in pairs),
+            tuple(problems),
+            plan.problems,
+            {one.name: group.device_class for group, one in pairs if group.device_class},
+            {group.device_class: _why_empty(group) for group in groups if not group.devices},
+        )
+
+
 def plan_resources(
     inventory: Inventory,
     classes: Sequence[ClassSource],
@@ -51,34 +101,9 @@ def plan_resources(
     policy: PluginPolicy,
     customary: bool,
 ) -> Resources:
-    """Return the resources of the devices that the classes select; the classes are in the order in which they count.
-
-    `domain` is that of the resources of classes without an extendedResourceName. With `customary` devices are offered without any
-    class too.
-    """
-    problems: list[ResourceProblem] = []
-    plan = plan_pool(inventory, kept=(), driver=driver)
-    found = tuple(candidates(inventory, plan, problems.append))
-    listed = Listed(plan.counter_sets)
-    report = problems.append
-    groups = tuple(
-        class_groups(classes, found, listed, driver=driver, domain=domain, report=report)
-        if classes or not customary
-        else customary_groups(found, listed, policy, driver=driver, report=report)
-    )
-    names = {resource_of(source, domain) for source in classes}
-
-    def known(resource: str) -> bool:
-        return resource in names or (not classes and customary and is_customary(resource))
-
-    pairs = tuple(shared(groups, policy, inventory, known=known, report=report))
-    return Resources(
-        tuple(resource for _, resource in pairs),
-        tuple(problems),
-        plan.problems,
-        {one.name: group.device_class for group, one in pairs if group.device_class},
-        {group.device_class: _why_empty(group) for group in groups if not group.devices},
-    )
+    """Plan once (ResourcePlans.plan)."""
+    plans = ResourcePlans(driver=driver, domain=domain)
+    return plans.plan(inventory, classes, policy=policy, customary=customary)
 
 
 def _why_empty(group: Group) -> str:

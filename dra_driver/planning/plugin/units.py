@@ -36,7 +36,9 @@ class UnitName(NamedTuple):
 def unit_of(unit: str) -> UnitName:
     """Read an ID, also one that is not listed any more."""
     device, mark, number = unit.rpartition(_MARK)
-    if mark and device and number.isascii() and number.isdecimal():
+    # An ID may be from another plugin, and Python refuses to read a number of many digits.
+    is_number = len(number) <= LONGEST_UNIT_ID and number.isascii() and number.isdecimal()
+    if mark and device and is_number:
         return UnitName(device, int(number))
     return UnitName(unit, None)
 

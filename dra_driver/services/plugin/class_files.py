@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from dra_driver.kube.wire.classes import is_class, read_class
 from dra_driver.model.decoding import shown, told
@@ -18,6 +18,10 @@ from dra_driver.model.yaml_documents import BadDocument, documents
 from dra_driver.node.mounted_folder import FolderContent
 
 MOST_CLASSES = 256
+MOST_DOCUMENTS = 256
+"""Of a file in which one is no YAML, because each is then parsed for itself."""
+MOST_TOLD = 32
+"""Of problems, and of other objects; each is a line in the log."""
 SUFFIXES = (".yaml", ".yml", ".json")
 _NOTHING: Mapping[str, bytes] = {}
 _SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
@@ -40,28 +44,47 @@ class ClassesFound:
 def classes_in(folder: FolderContent, before: Mapping[str, bytes] = _NOTHING) -> ClassesFound:
     """The classes of a folder. Of two with the same name the first one counts. `before` are the `texts` that counted until now."""
     found = _Found()
-    found.problems += folder.problems
+    for problem in folder.problems:
+        found.problems.add(problem)
     found.meant = bool(folder.problems)
     unread = {name: before[name] for name in folder.unread if name in before}
     for name, content in sorted({**folder.files, **unread}.items()):
-        if not name.endswith(SUFFIXES):
-            found.passed_over.append(f"{name} (its name ends in none of {', '.join(SUFFIXES)})")
-        else:
+        if name.endswith(SUFFIXES):
             found.take_file(name, content, before.get(name))
+        else:
+            found.passed_over.add(f"{name} (its name ends in none of {', '.join(SUFFIXES)})")
     return ClassesFound(
         tuple(found.sources.values())[:MOST_CLASSES],
-        (*found.problems, *found.too_many()),
-        tuple(found.passed_over),
+        (*found.problems.texts(), *found.too_many()),
+        found.passed_over.texts(),
         found.meant,
         found.texts,
     )
 
 
+class _Told:
+    """The first texts, and how many there were in all. `more` says the number of the others."""
+
+    def __init__(self, more: str) -> None:
+        self._more = more
+        self._texts: list[str] = []
+        self._number = 0
+
+    def add(self, text: str) -> None:
+        self._number += 1
+        if self._number <= MOST_TOLD:
+            self._texts.append(text)
+
+    def texts(self) -> tuple[str, ...]:
+        left = self._number - len(self._texts)
+        return (*self._texts, *([self._more.format(left)] if left else []))
+
+
 class _Found:
     def __init__(self) -> None:
         self.sources: dict[str, ClassSource] = {}
-        self.problems: list[str] = []
-        self.passed_over: list[str] = []
+        self.problems = _Told("{} more mistakes are not told; correct the others first")
+        self.passed_over = _Told("{} other objects")
         self.meant = False
         self.texts: dict[str, bytes] = {}
 
@@ -72,7 +95,8 @@ class _Found:
         if bad:
             self.meant = True
             until = "" if before is None else "; until then the file counts as it was before"
-            self.problems += [f"{where}: {wrong}; correct it{until}" for where, wrong in bad]
+            for where, wrong in bad:
+                self.problems.add(f"{where}: {wrong}; correct it{until}")
             if before is not None:
                 content, read = before, list(_documents(name, before))
         if not bad or before is not None:
@@ -84,7 +108,7 @@ class _Found:
     def take(self, document: object, where: str) -> None:
         if not isinstance(document, Mapping):
             self.meant = True
-            self.problems.append(
+            self.problems.add(
                 f"{where}: {shown(document)} is no object: write a DeviceClass with apiVersion, kind, metadata and spec"
             )
         elif document.get("kind") == "List" and isinstance(document.get("items"), list):
@@ -92,7 +116,7 @@ class _Found:
                 self.take(item, f"{where} item {number}")
         elif not is_class(document):
             kind, group = document.get("kind"), document.get("apiVersion")
-            self.passed_over.append(f"{where} ({shown(kind)[1:-1]} of {shown(group)[1:-1]})")
+            self.passed_over.add(f"{where} ({shown(kind)[1:-1]} of {shown(group)[1:-1]})")
         else:
             self._class(document, where)
 
@@ -100,11 +124,11 @@ class _Found:
         self.meant = True
         found, mistakes = read_class(document)
         if found is None:
-            self.problems.append(f"{where}: {told(mistakes)}; correct it")
+            self.problems.add(f"{where}: {told(mistakes)}; correct it")
             return
         name = found.metadata.name
         if (first := self.sources.get(name)) is not None:
-            self.problems.append(
+            self.problems.add(
                 f"{where}: DeviceClass {name} is in {first.where} already: remove one of them, or give it another name"
             )
             return
@@ -129,16 +153,27 @@ def _documents(name: str, content: bytes) -> Iterator[tuple[str, object]]:
 
 
 def _one_by_one(name: str, content: bytes) -> Iterator[tuple[str, object]]:
-    starts = [0, *(found.start() for found in _SEPARATOR.finditer(content)), len(content)]
-    number = 0
-    for start, end in pairwise(starts):
-        # Empty lines instead of what is before, so that a message names the line of the file.
-        text = b"\n" * content.count(b"\n", 0, start) + content[start:end]
-        parsed: list[object] = []
-        try:
-            parsed += [one.content for one in documents(io.BytesIO(text), unique_keys=True)]
-        except BadDocument as error:
-            parsed = [error]
-        for one in parsed:
+    starts = (found.start() for found in _SEPARATOR.finditer(content, 1))
+    pieces = pairwise(chain([0], starts, [len(content)]))
+    number = lines = 0
+    for start, end in islice(pieces, MOST_DOCUMENTS):
+        for one in _parsed(content[start:end]):
             number += 1
-            yield f"{name} document {number}", one
+            # A message names the line of the file.
+            found = one.below(lines) if isinstance(one, BadDocument) else one
+            yield f"{name} document {number}", found
+        lines += content.count(b"\n", start, end)
+    if any(pieces):
+        yield (
+            name,
+            BadDocument(
+                f"one of its documents is no YAML, and those after the first {MOST_DOCUMENTS} are not read"
+            ),
+        )
+
+
+def _parsed(text: bytes) -> Iterator[object]:
+    try:
+        yield from [one.content for one in documents(io.BytesIO(text), unique_keys=True)]
+    except BadDocument as error:
+        yield error

@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from dra_driver.kubelet.plugin_checkpoint import MOST_BYTES, CheckpointFile
+from dra_driver.kubelet.plugin_checkpoint import CheckpointFile
 from dra_driver.model.ids import PodUid, ResourceName, UnitId
-from dra_driver.model.plugin import KubeletCheckpoint, UnitsOfContainer
+from dra_driver.model.plugin import MOST_REPLICAS, KubeletCheckpoint, UnitsOfContainer
 from dra_driver.model.state import Unknown
 
 HANG_SECONDS = 300
@@ -81,17 +81,32 @@ def test_a_checkpoint_without_pods_is_empty(file: CheckpointFile) -> None:
         '{"Data":{"PodDeviceEntries":[{}],"RegisteredDevices":{}}}',
         WRITTEN.replace('["nic-3"]', '"nic-3"'),
         WRITTEN.replace('"5b1c"', "7"),
+        *(
+            WRITTEN.replace("5b1c", uid, 1)
+            for uid in ("", "../x", "a/b", "a_b", "-a", "a\\n", "\\u0000a", "é", "a" * 65)
+        ),
         '{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Other":' + "[" * 200_000,
         '{"Data":' + '{"Data":' * 200_000,
         EMPTY.replace("{}", '{"\\ud800": []}'),
     ],
-    ids=lambda content: content[:30] or "empty",
+    ids=lambda content: content[:60] or "empty",
 )
 def test_a_damaged_file_is_unknown(file: CheckpointFile, content: str) -> None:
     write(file, content)
     assert reason(file).startswith(f"the kubelet's checkpoint {file.path} is damaged: ")
     assert reason(file).endswith("; the kubelet writes it anew with the next pod")
     assert len(reason(file)) < 500
+
+
+@pytest.mark.parametrize(
+    "uid",
+    ["2f0e6d1c-8a0b-4a52-9d53-6d8f1c2e7b90", "8a0b4a529d536d8f1c2e7b902f0e6d1c", "of-a-static-pod"],
+)
+def test_a_uid_is_what_the_kubelet_writes(file: CheckpointFile, uid: str) -> None:
+    write(file, WRITTEN.replace("5b1c", uid))
+    found = file.read()
+    assert isinstance(found, KubeletCheckpoint)
+    assert {one.pod for one in found.containers} == {uid}
 
 
 def test_bytes_that_are_no_text_are_unknown(file: CheckpointFile) -> None:
@@ -112,7 +127,29 @@ def test_what_is_no_file_of_that_size_is_unknown(file: CheckpointFile) -> None:
     file.path.rmdir()
     with file.path.open("wb") as huge:
         huge.truncate(1 << 40)
-    assert reason(file) == f"{file.path} has more than {MOST_BYTES} bytes; it is not read"
+    assert reason(file) == (
+        f"{file.path} has more than 4194304 bytes, and is not read; find the device plugin that lists so many units, and let it list fewer"
+    )
+
+
+def test_all_units_of_a_full_node_fit(file: CheckpointFile) -> None:
+    units = [f"GPU-{gpu:036}::{replica}" for gpu in range(8) for replica in range(MOST_REPLICAS)]
+    content = json.loads(EMPTY)
+    content["Data"]["RegisteredDevices"] = {"nvidia.com/gpu": units}
+    content["Data"]["PodDeviceEntries"] = [
+        {
+            "PodUID": "5b1c",
+            "ContainerName": "main",
+            "ResourceName": "nvidia.com/gpu",
+            "DeviceIDs": {"-1": [unit]},
+            "AllocResp": "A" * 200,
+        }
+        for unit in units
+    ]
+    write(file, json.dumps(content))
+    found = file.read()
+    assert isinstance(found, KubeletCheckpoint)
+    assert len(found.containers) == len(units)
 
 
 def test_a_file_that_has_not_changed_is_not_read_again(file: CheckpointFile) -> None:

@@ -257,6 +257,18 @@ def test_a_search_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "was not found" in PodCgroups(root).blind()
 
 
+def test_mounts_of_pods_do_not_end_the_search(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "MOST_FOLDERS", 3)
+    _unified(root, "kubepods.slice")
+    for number in range(4):
+        (root / "system.slice" / f"var-lib-kubelet-pods-{POD}-v{number}.mount" / "below").mkdir(
+            parents=True
+        )
+    pods = PodCgroups(root)
+    assert pods.blind() == ""
+    assert pods.presence([POD]) == {POD: Gone()}
+
+
 def test_what_vanishes_while_it_is_read_is_gone(tmp_path: Path) -> None:
     assert cgroups._folders(str(tmp_path / "vanished")) == []
     assert cgroups._content(str(tmp_path / "vanished" / "cgroup.events")) is None

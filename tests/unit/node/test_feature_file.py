@@ -3,12 +3,14 @@
 
 import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from dra_driver.errors import DriverError
 from dra_driver.node.feature_file import FeatureFile
 
+HANG_SECONDS = 60
 NAME = "gpu.example.com"
 
 
@@ -69,6 +71,21 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path, file: FeatureFile) 
     assert file.replace("")
     assert not os.path.lexists(tmp_path / NAME)
     assert elsewhere.read_text() == "a/b=1\n"
+
+
+def test_what_is_no_file_of_labels_is_replaced_without_reading_it(
+    tmp_path: Path, file: FeatureFile
+) -> None:
+    os.mkfifo(tmp_path / NAME)  # to read it would wait for ever
+    writing = Thread(target=file.replace, args=("a/b=1\n",), daemon=True)
+    writing.start()
+    writing.join(HANG_SECONDS)
+    assert file.path.is_file()
+    assert file.read() == "a/b=1\n"
+    os.truncate(file.path, 1 << 40)
+    assert file.read() == ""
+    assert file.replace("a/b=1\n")
+    assert file.read() == "a/b=1\n"
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 """What SQLite itself keeps from having two owners: devices, shares, and devices that are the same hardware."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName, ShareId
 from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users
+from dra_driver.node import rows
 from dra_driver.node.state import StateStore
 from dra_driver.testing.builders import A_BOOT, A_POOL, a_ref, a_uid
 
@@ -365,6 +367,27 @@ def test_two_leases_of_one_claim_are_not_alone_until_one_is_undone(store: StateS
     # Its devices are its own until the claim is forgotten.
     with pytest.raises(Permanent, match="is owned by claim default/mine"):
         start(store, a_row("two", WHOLE))
+
+
+def test_a_row_of_many_leases_is_not_read_again_for_each_of_them(
+    store: StateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[ClaimUid] = []
+    real = rows._leases
+
+    def counting(uid: ClaimUid, entry: Mapping[str, Any]) -> tuple[Lease, ...]:
+        read.append(uid)
+        return real(uid, entry)
+
+    monkeypatch.setattr(rows, "_leases", counting)
+    leases = tuple(a_lease("many", index=index, share=f"s{index}") for index in range(20))
+    entries = tuple(PreparedDevice(("gpu",), A_POOL, WHOLE, (), "", one.share_id) for one in leases)
+    start(store, replace(a_row("many"), devices=entries, leases=leases))
+    read.clear()
+    for lease in leases:
+        with store.reading() as state:
+            assert state.has_other_lease(lease)
+    assert read == [a_uid("many")]
 
 
 @pytest.mark.parametrize("admin", [False, True], ids=["another parent", "admin access"])

@@ -453,3 +453,27 @@ def test_a_claim_with_configuration_that_cannot_be_read_is_refused_after_one_of_
     other = decide(unusable, requested=replace(claim.ref, uid=ClaimUid("uid-before")))
     assert isinstance(other, Refusal)
     assert "was replaced" in other.reason
+
+
+class Compared(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_claim_of_many_shares_is_looked_through_once() -> None:
+    def comparisons(shares: int) -> int:
+        names = [Compared("gpu-0") for _ in range(shares)]
+        claim = a_claim(results=[a_result(name, share=f"s{n}") for n, name in enumerate(names)])
+        Compared.times = 0
+        assert isinstance(decide(claim), Plan)
+        return Compared.times
+
+    assert comparisons(200) < 11 * comparisons(20)

@@ -47,6 +47,16 @@ def test_it_is_told_when_two_looks_have_found_it() -> None:
     assert "allocatable" not in node.events[1].message
 
 
+def test_a_name_that_could_be_a_command_is_told_without_one() -> None:
+    node = Node()
+    node.capacity = node.allocatable = {"a.b/c'; touch owned; '\n": "4"}
+    node.looks(2)
+    assert node.events[0].message == (
+        "a.b/c'; touch owned; '\\n is in the status of node node-1, and no device plugin serves it: it is no name of an extended resource, "
+        "so no pod can ask for it. Find out who wrote it, and remove it by hand"
+    )
+
+
 def test_what_is_not_known_is_not_told() -> None:
     node = Node()
     node.served = None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dra_driver.backends.nvidia.plugin.keys import KEYS, OUTSIDE, Key, Outcome
-from dra_driver.backends.nvidia.plugin.read import Said, read_said
+from dra_driver.backends.nvidia.plugin.read import Said, is_number, read_said
 from dra_driver.backends.nvidia.plugin.sharing import Lists, read_lists
 from dra_driver.model.decoding import Mistake, shown
 from dra_driver.model.plugin import Strategy
@@ -142,7 +142,7 @@ def _xids(said: Said) -> tuple[tuple[int, ...], list[Mistake]]:
     numbers: dict[str, list[int]] = {_DISABLED: [], _ENABLED: []}
     for path, found in numbers.items():
         for word in said.values.get(path, ()):
-            if word.isdecimal():
+            if is_number(word):
                 found.append(int(word))
             elif path == _DISABLED and word.lower() in _EVERY_XID:
                 told = f"{shown(word)}: not every XID can be ignored, for a GPU that needs a reset would be given out: name the numbers"

@@ -16,6 +16,7 @@ from dra_driver.model.decoding import Mistake, below, shown
 from dra_driver.model.yaml_documents import BadDocument, documents
 
 TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False, "": False}
+LONGEST_NUMBER = 20  # digits: 64 bits
 _DURATION = re.compile(r"(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+|0")
 _LISTS = ("resources", "sharing")
 _BY_PATH = {key.path: key for key in KEYS}
@@ -131,9 +132,14 @@ def _take_text(said: Said, key: Key, place: str, text: str) -> None:
         value = TRUTHS.get(text.lower(), text)
     elif key.kind in (Kind.TEXTS, Kind.NUMBERS):
         parts = [part.strip() for part in text.split(",") if part.strip()]
-        numbers = key.kind is Kind.NUMBERS and all(part.isdecimal() for part in parts)
+        numbers = key.kind is Kind.NUMBERS and all(map(is_number, parts))
         value = [int(part) for part in parts] if numbers else parts
     said.take(key, place, value)
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is a whole number of a size that something can have; Python refuses to read one of many digits."""
+    return len(text) <= LONGEST_NUMBER and text.isascii() and text.isdecimal()
 
 
 def _typed(kind: Kind, value: Any) -> Any:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resources that come and go, and kubelets that come and go: what is registered when."""
 
+import errno
 import math
 import os
 import re
@@ -458,6 +459,31 @@ def test_a_process_that_was_killed_leaves_no_socket_behind(bed: Bed) -> None:
         listening.listen()
         bed.server.start()
     assert bed.sockets() == sorted([*names[1:], alive.name])
+
+
+def test_a_listener_that_accepts_nothing_does_not_stop_the_start(root: Path) -> None:
+    place = Place(KubeletSocket(root), DRIVER)
+    full = root / f"{DRIVER}-0123abcd.sock"
+    with ExitStack() as ends:
+        listening = ends.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(full))
+        listening.listen(0)
+        fill(full, ends)
+        looking = Thread(target=place.remove_dead, daemon=True)
+        looking.start()
+        looking.join(HANG_SECONDS)
+        assert not looking.is_alive()
+        assert full.exists()
+
+
+def fill(path: Path, ends: ExitStack) -> None:
+    """Connect until the listener's backlog is full."""
+    code = 0
+    while code == 0:
+        waiting = ends.enter_context(socket.socket(socket.AF_UNIX))
+        waiting.setblocking(False)
+        code = waiting.connect_ex(str(path))
+    assert code == errno.EAGAIN
 
 
 def test_a_name_that_is_too_long_is_cut(root: Path) -> None:

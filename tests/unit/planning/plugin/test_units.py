@@ -82,6 +82,7 @@ def test_a_name_that_is_too_long_is_cut_and_stays_unique() -> None:
         ("::1", "::1", None),
         (f"{GPU}::x", f"{GPU}::x", None),
         (f"{GPU}::\u0663", f"{GPU}::\u0663", None),
+        (f"{GPU}::{'1' * 5000}", f"{GPU}::{'1' * 5000}", None),
         ("", "", None),
     ],
 )

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeviceClasses in files: which are read, and what is said about each other one."""
 
+import io
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from dra_driver.model.api.resource_claim import CELDeviceSelector, DeviceSelector
+from dra_driver.model.yaml_documents import Document, documents
 from dra_driver.node.mounted_folder import FolderContent
-from dra_driver.services.plugin.class_files import MOST_CLASSES, ClassesFound, classes_in
+from dra_driver.services.plugin import class_files
+from dra_driver.services.plugin.class_files import (
+    MOST_CLASSES,
+    MOST_DOCUMENTS,
+    MOST_TOLD,
+    ClassesFound,
+    classes_in,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 FINE = """
@@ -167,6 +178,35 @@ def test_bad_yaml_costs_its_own_document_only() -> None:
         "classes.yaml document 2: line 8, column 1: did not find expected node content; correct it",
         "classes.yaml document 4: line 16, column 1: the key 'a' is there twice; remove one of them; correct it",
     )
+
+
+def test_a_broken_file_of_many_documents_is_parsed_once_more_and_not_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths: list[int] = []
+
+    def counting(stream: IO[bytes], *, unique_keys: bool) -> Iterator[Document]:
+        text = stream.read()
+        lengths.append(len(text))
+        return documents(io.BytesIO(text), unique_keys=unique_keys)
+
+    monkeypatch.setattr(class_files, "documents", counting)
+    text = f"---\n{FINE}" + "---\na: 1\n" * 1000 + "---\nb: ]\n"
+    classes = found(text)
+    assert names(classes) == [("gpu", "classes.yaml document 1")]
+    assert classes.problems == (
+        "classes.yaml: one of its documents is no YAML, and those after the first 256 are not read; correct it",
+    )
+    assert len(lengths) == 1 + MOST_DOCUMENTS
+    assert sum(lengths) < 2 * len(text)
+
+
+def test_no_more_is_told_than_somebody_reads() -> None:
+    classes = found("---\na: 1\n" * 100 + "--- 5\n" * 200 + f"---\n{FINE}")
+    assert names(classes) == [("gpu", "classes.yaml document 301")]
+    assert len(classes.passed_over) == len(classes.problems) == MOST_TOLD + 1
+    assert classes.passed_over[-1] == "68 other objects"
+    assert classes.problems[-1] == "168 more mistakes are not told; correct the others first"
 
 
 def test_what_is_no_object_is_told() -> None:

@@ -278,6 +278,7 @@ def test_what_this_driver_does_not_do_is_refused_with_what_to_use(text: str, sai
             "'xids': not every XID can be ignored, for a GPU that needs a reset would be given out: name the numbers",
         ),
         ("DP_DISABLE_HEALTHCHECKS", "31,x", "'x' must be the number of an XID"),
+        ("DP_DISABLE_HEALTHCHECKS", f"31,{'9' * 21}", f"'{'9' * 21}' must be the number of an XID"),
         ("DP_ENABLE_HEALTHCHECKS", "all", "'all' must be the number of an XID"),
     ],
 )
@@ -486,6 +487,11 @@ def test_a_wrong_value_is_told_with_its_path(text: str, said: str) -> None:
     [
         ("FAIL_ON_INIT_ERROR", "perhaps", "'perhaps' must be true or false"),
         ("MIG_STRATEGY", "", "unknown MIG strategy: ; write one of none, single, mixed"),
+        (
+            "IMEX_CHANNEL_IDS",
+            f"0,{'9' * 21}",
+            f"['0', '{'9' * 21}'] must be a list of whole numbers",
+        ),
         ("IMEX_CHANNEL_IDS", "x", "['x'] must be a list of whole numbers"),
         (
             "DEVICE_LIST_STRATEGY",
@@ -496,6 +502,15 @@ def test_a_wrong_value_is_told_with_its_path(text: str, said: str) -> None:
 )
 def test_a_wrong_variable_is_told_with_its_name(name: str, value: str, said: str) -> None:
     assert wrong("", {name: value}) == [f"{name}: {said}"]
+
+
+@pytest.mark.parametrize("name", ["DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS"])
+def test_a_number_that_python_does_not_read_is_refused(name: str) -> None:
+    (said,) = refused("", {name: "9" * 5000})
+    assert said.startswith(f"{name}: '999")
+    assert len(said) < 200
+    (said,) = wrong("", {"IMEX_CHANNEL_IDS": "9" * 5000})
+    assert len(said) < 200
 
 
 def test_all_mistakes_are_told_at_once() -> None:
