@@ -20,8 +20,12 @@ from tests.support.invariants import Picture, Rule, Running, Violation, violatio
 from tests.support.physical import gpu_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dra_driver.model.state import PreparedClaim
     from tests.faults.walk import Pod
 
+PUT_BACK = "cannot be put back now"
 CALM_SECONDS = 30.0  # a deadline, ten times what a background thread takes
 
 
@@ -68,6 +72,7 @@ class Promises:
         for pod in list(self.pods.values()):
             self.end(pod) if pod.ending else self.try_to_start(pod)
         self._free_orphans()
+        wait_for(lambda: not self._unanswered(self.bed.claims()), "the GPU that hung")
         wait_for(lambda: not self._wrong(slices=True), "the slices")
         self._settings_are_owned()
 
@@ -148,8 +153,14 @@ class Promises:
         known = {*self.bed.kubelet.claims, *self.running, *self.missed}
         known |= {pod.claim.uid for pod in self.pods.values()}
         unasked = unsettled & {"api", "down", "restored"}
-        nobodys = {uid for uid, row in self.bed.claims().items() if unasked or is_for_people(row)}
-        return frozenset(known | nobodys)
+        rows = self.bed.claims()
+        nobodys = {uid for uid, row in rows.items() if unasked or is_for_people(row)}
+        return frozenset(known | nobodys | self._unanswered(rows))
+
+    @staticmethod
+    def _unanswered(rows: Mapping[ClaimUid, PreparedClaim]) -> set[ClaimUid]:
+        """Claims that are held because a GPU hung. The driver asks it again after a minute or more, also when it answers again."""
+        return {uid for uid, row in rows.items() if row.held and PUT_BACK in row.held.reason}
 
     def _is_tampered(self, violation: Violation) -> bool:
         if "CDI file" not in str(violation):
