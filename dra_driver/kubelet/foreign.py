@@ -91,6 +91,7 @@ def _all_infos(paths: list[Path]) -> list[tuple[Path, pb.PluginInfo]]:
 def _process_behind(path: Path) -> int:
     try:
         with socket.socket(socket.AF_UNIX) as asking:
+            asking.setblocking(False)  # a listener that accepts nothing would let it wait for ever
             asking.connect(str(path))
             packed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     except OSError:

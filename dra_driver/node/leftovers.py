@@ -202,8 +202,11 @@ def _listener(path: Path) -> str:
     """Name the process that listens on a socket; empty if no process listens."""
     try:
         with socket.socket(socket.AF_UNIX) as asking:
+            asking.setblocking(False)
             asking.connect(str(path))
             packed = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except BlockingIOError:
+        return "a process that accepts nothing"
     except OSError:
         return ""
     number, _, _ = _CREDENTIALS.unpack(packed)

@@ -229,6 +229,22 @@ def test_a_listening_socket_is_somebody_at_work_and_a_stale_one_is_not(
     assert files.at_work() == ()
 
 
+def test_a_listener_that_accepts_nothing_is_somebody_at_work_and_hangs_nobody(
+    files: NodeFiles, root: Path
+) -> None:
+    with ExitStack() as opened:
+        path = str(root / "plugin/dra.sock")
+        listener = opened.enter_context(closing(socket.socket(socket.AF_UNIX)))
+        listener.bind(path)
+        listener.listen(0)
+        for _ in range(2):  # until the kernel takes no more
+            waiting = opened.enter_context(closing(socket.socket(socket.AF_UNIX)))
+            waiting.setblocking(False)
+            waiting.connect_ex(path)
+        said = f"a process that accepts nothing listens on {path}"
+        assert files.at_work() == (said,)
+
+
 def test_a_living_driver_is_named_by_what_it_says_of_itself(files: NodeFiles, root: Path) -> None:
     peers = Peers(files.peer_dir)
     peers.join(Peer(4711, "1.2.3", f"{root}/plugin/dra.sock", f"{root}/registry/x-reg.sock"))
