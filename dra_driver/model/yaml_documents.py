@@ -116,9 +116,8 @@ def documents(stream: IO[bytes], *, unique_keys: bool = False) -> Iterator[Docum
 
 
 def _bad_at(mark: Any, problem: str) -> BadDocument:
-    if not mark:
-        return BadDocument(problem)
-    return BadDocument(problem, line=mark.line + 1, column=mark.column + 1)
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    return BadDocument(problem, line=line, column=column)
 
 
 class _Builder:
