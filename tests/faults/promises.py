@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dra_driver.model.state import PreparedClaim
     from tests.faults.walk import Pod
 
-PUT_BACK = "cannot be put back now"
+HUNG = re.compile("cannot be put back now|is asked again after")
 CALM_SECONDS = 30.0  # a deadline, ten times what a background thread takes
 
 
@@ -160,7 +160,7 @@ class Promises:
     @staticmethod
     def _unanswered(rows: Mapping[ClaimUid, PreparedClaim]) -> set[ClaimUid]:
         """Claims that are held because a GPU hung. The driver asks it again after a minute or more, also when it answers again."""
-        return {uid for uid, row in rows.items() if row.held and PUT_BACK in row.held.reason}
+        return {uid for uid, row in rows.items() if row.held and HUNG.search(row.held.reason)}
 
     def _is_tampered(self, violation: Violation) -> bool:
         if "CDI file" not in str(violation):
