@@ -48,7 +48,7 @@ EXCUSES = {
     "hardware": "hardware process|NVML error|no GPU of this node|is not found any more|has not been read yet|vanished|"
     "not found on this node|set the time slice",
     # Calls of the library wait for the one that hangs, up to its deadline of ten seconds; a short call does not.
-    "slow": r"takes longer than a call may take|is not done after|is locked by process \d+, (?:un)?preparing",
+    "slow": r"takes longer than a call may take|is not done after|is locked by process \d+, (?:(?:un)?preparing|recovering)",
     "crowded": r"shall get \S+ of capacity",
     "conflict": r"is prepared for claim (?:\S+ \()?uid ([0-9a-f-]+)",
 }
