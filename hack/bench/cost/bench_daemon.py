@@ -116,6 +116,9 @@ class InstantApi:
     def node_labels(self) -> Mapping[str, str]:
         return {}
 
+    def node_amounts(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        return {}, {}
+
     def kubelet_version(self) -> str:
         return "v1.37.1"
 
