@@ -22,8 +22,8 @@ from dra_driver.config.options import OPTIONS
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.model.plugin_policy import PluginPolicy
 from dra_driver.node.mounted_folder import FolderContent
-from dra_driver.planning.plugin.resources import plan_resources
 from dra_driver.services.plugin.class_files import classes_in
+from tests.support.plugin_values import plan_resources
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "dra-driver"

@@ -17,8 +17,9 @@ from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.model.plugin_policy import MigStrategy, PluginPolicy
 from dra_driver.node.mounted_folder import FolderContent
 from dra_driver.planning.plugin.customary import is_customary
-from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.resources import Resources
 from dra_driver.services.plugin.class_files import ClassesFound, classes_in
+from tests.support.plugin_values import plan_resources
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "older-clusters.md").read_text()

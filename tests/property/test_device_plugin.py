@@ -22,12 +22,12 @@ from dra_driver.model.plugin_policy import (
 )
 from dra_driver.model.vocabulary import NUMA_NODE, PCIE_ROOT
 from dra_driver.planning.plugin.preferred import prefer
-from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.resources import Resources
 from dra_driver.planning.plugin.sides import sides
 from dra_driver.planning.plugin.units import UnitIds
 from dra_driver.testing.builders import A_DRIVER
 from tests.support.examples import examples
-from tests.support.plugin_values import OWN, a_class, a_gpu
+from tests.support.plugin_values import OWN, a_class, a_gpu, plan_resources
 
 # The parser raises Python's recursion limit once, where it is first used: before hypothesis looks at it.
 compile_selector("true")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of the device plugin API in few words: classes, machines, and what a plan offers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -19,10 +19,13 @@ from dra_driver.model.api.resource_claim import (
     OpaqueDeviceConfiguration,
 )
 from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.ids import DriverName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
 from dra_driver.model.plugin import ClassSource, PluginResource
+from dra_driver.model.plugin_policy import PluginPolicy
 from dra_driver.model.quantity import Quantity
+from dra_driver.planning.plugin.resources import ResourcePlans, Resources
 from dra_driver.testing.builders import A_DRIVER
 from tests.support.api_values import published
 
@@ -81,3 +84,17 @@ def recorded(name: str) -> Inventory:
 def offered(resources: Iterable[PluginResource]) -> dict[str, list[str]]:
     """The devices of each resource, by its name, once for each unit."""
     return {one.name: [unit.device for unit in one.units] for one in resources}
+
+
+def plan_resources(
+    inventory: Inventory,
+    classes: Sequence[ClassSource],
+    *,
+    driver: DriverName,
+    domain: str,
+    policy: PluginPolicy,
+    customary: bool,
+) -> Resources:
+    """Plan once, with nothing kept from a plan before."""
+    plans = ResourcePlans(driver=driver, domain=domain)
+    return plans.plan(inventory, classes, policy=policy, customary=customary)

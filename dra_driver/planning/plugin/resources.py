@@ -92,20 +92,6 @@ class ResourcePlans:
         )
 
 
-def plan_resources(
-    inventory: Inventory,
-    classes: Sequence[ClassSource],
-    *,
-    driver: DriverName,
-    domain: str,
-    policy: PluginPolicy,
-    customary: bool,
-) -> Resources:
-    """Plan once (ResourcePlans.plan)."""
-    plans = ResourcePlans(driver=driver, domain=domain)
-    return plans.plan(inventory, classes, policy=policy, customary=customary)
-
-
 def _why_empty(group: Group) -> str:
     names = [one.found.name for one in group.blocked]
     if not names:

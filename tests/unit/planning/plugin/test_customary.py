@@ -10,9 +10,9 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
 from dra_driver.model.plugin_policy import MigStrategy, PluginPolicy, ResourceRule
 from dra_driver.planning.plugin.customary import is_customary
-from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.resources import Resources
 from dra_driver.testing.builders import A_DRIVER
-from tests.support.plugin_values import a_gpu, gpus, offered, recorded, simulated
+from tests.support.plugin_values import a_gpu, gpus, offered, plan_resources, recorded, simulated
 
 NONE, SINGLE, MIXED = MigStrategy.NONE, MigStrategy.SINGLE, MigStrategy.MIXED
 GPUS = [f"gpu-{index}" for index in range(8)]

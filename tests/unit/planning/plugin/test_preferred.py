@@ -12,9 +12,8 @@ from dra_driver.model.plugin import PluginResource, Sharing
 from dra_driver.model.plugin_policy import PluginPolicy, SharingRule
 from dra_driver.model.vocabulary import NUMA_NODE, PCIE_ROOT
 from dra_driver.planning.plugin.preferred import prefer, together
-from dra_driver.planning.plugin.resources import plan_resources
 from dra_driver.testing.builders import A_DRIVER
-from tests.support.plugin_values import a_class, a_gpu, gpus, simulated
+from tests.support.plugin_values import a_class, a_gpu, gpus, plan_resources, simulated
 
 
 def resource_of(inventory: Inventory, *rules: SharingRule, packed: bool = False) -> PluginResource:

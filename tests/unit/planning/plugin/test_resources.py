@@ -15,9 +15,9 @@ from dra_driver.model.lease import Hardware
 from dra_driver.model.plugin import ClassSource, PluginResource, Unit
 from dra_driver.model.plugin_policy import PluginPolicy
 from dra_driver.planning.plugin.problems import ResourceProblem, wrong_resource
-from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.resources import Resources
 from dra_driver.testing.builders import A_DRIVER
-from tests.support.plugin_values import OWN, a_class, a_gpu, gpus, offered
+from tests.support.plugin_values import OWN, a_class, a_gpu, gpus, offered, plan_resources
 
 DOMAIN = "gpu.example.com"
 WHERE = "DeviceClass bad, classes.yaml document 1"

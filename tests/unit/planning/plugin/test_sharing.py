@@ -11,9 +11,17 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
 from dra_driver.model.plugin import ClassSource, PluginResource, Sharing, Unit
 from dra_driver.model.plugin_policy import DeviceChoice, MigStrategy, PluginPolicy, SharingRule
-from dra_driver.planning.plugin.resources import Resources, plan_resources
+from dra_driver.planning.plugin.resources import Resources
 from dra_driver.testing.builders import A_DRIVER
-from tests.support.plugin_values import OWN, a_class, a_gpu, gpus, offered, simulated
+from tests.support.plugin_values import (
+    OWN,
+    a_class,
+    a_gpu,
+    gpus,
+    offered,
+    plan_resources,
+    simulated,
+)
 
 TWO = gpus(
     a_gpu("gpu-0", {"index": 0}, memory="3Gi"), a_gpu("gpu-1", {"index": 1}, memory="2047Mi")
