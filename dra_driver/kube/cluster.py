@@ -18,7 +18,13 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, Identity
-from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES, WITHOUT_CLAIMS, versions_of
+from dra_driver.kube.discovery import (
+    DISCOVERY_PATH,
+    WIRES,
+    WITHOUT_CLAIMS,
+    it_serves,
+    versions_of,
+)
 from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.lists import Listing
 from dra_driver.kube.transport import Exchange, Transport
@@ -74,7 +80,7 @@ class _Reader:
         version = self._transport.request(Exchange(ApiCall("get", "/version"), "GET", "/version"))
         served = self._served()
         wire = next((wire.version for wire in WIRES if wire.version in served), "")
-        self._found = f"it serves {', '.join(served) or 'no version'}"
+        self._found = it_serves(served)
         return ClusterState(
             recorded_at=recorded_at,
             kubernetes_version=str(version.get("gitVersion") or ""),

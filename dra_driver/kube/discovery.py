@@ -5,7 +5,7 @@ The discovery document of the group lists the served versions. The driver uses t
 the group answers 404.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,12 @@ def choose(group: Mapping[str, Any], server: str) -> Wire:
     for wire in WIRES:
         if wire.version in served:
             return wire
-    raise not_served(server, f"it serves {', '.join(served) or 'no version'}")
+    raise not_served(server, it_serves(served))
+
+
+def it_serves(versions: Sequence[str]) -> str:
+    """The served versions as a part of a sentence."""
+    return f"it serves {', '.join(versions) or 'no version'}"
 
 
 def versions_of(group: Mapping[str, Any]) -> tuple[str, ...]:

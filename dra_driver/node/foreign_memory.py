@@ -14,7 +14,7 @@ from dra_driver.node.files import write_atomic
 
 FILE_NAME = "foreign.json"
 MOST_BYTES = 16 * 1024 * 1024
-"""Several times what the kubelet's checkpoint may have: it is read once, at the start."""
+"""Several times what the kubelet's checkpoint may have: it is read at each look, and usually has a few lines."""
 
 
 class _Content(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ The driver keeps from its own users what such a plugin could give out (`foreign`
 reports the plugin once, in the log and as an Event on the Node, and again when the plugin's resources change.
 
 A resource of this driver's own may have the same name. Who served it before this driver began is somebody else; later the kubelet's
-answer does not tell the two apart, and the socket notices a takeover (`kubelet/plugin/endpoint.py`).
+answer does not tell the two apart, and the guard tells a takeover by the units that the kubelet lists (`foreign/events.py`).
 """
 
 from collections.abc import Callable, Collection, Mapping

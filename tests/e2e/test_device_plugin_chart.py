@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hack.testbed.onenode.cluster import Cluster
-from hack.testbed.onenode.driver import DRIVER_NAME, TAG
+from hack.testbed.onenode.driver import DRIVER_NAME, TAG, is_ready
 from hack.testbed.onenode.namespaces import wait_until
 from hack.testbed.onenode.node_files import NODE
 from hack.testbed.onenode.release import NAMESPACE, Release, build_image
@@ -60,12 +60,8 @@ class ChartNode(PluginNode):
         return name
 
     def _ready_pods(self) -> list[str]:
-        return [
-            str(pod["metadata"]["name"])
-            for pod in self.release.pods()
-            if any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
-            and "deletionTimestamp" not in pod["metadata"]
-        ]  # fmt: skip
+        pods = self.release.pods()
+        return [str(pod["metadata"]["name"]) for pod in pods if is_ready(pod)]
 
 
 @pytest.fixture(scope="module")

@@ -145,7 +145,7 @@ class Driver:
 
     def _leads(self) -> bool:
         pods = self.release.pods()
-        if len(pods) != 1 or not _is_ready(pods[0]):
+        if len(pods) != 1 or not is_ready(pods[0]):
             return False
         return any(line.get("event") == "published" for line in self.release.log_of(pods[0]))
 
@@ -159,7 +159,8 @@ def _is_driver(process: int) -> bool:
     return False
 
 
-def _is_ready(pod: dict[str, Any]) -> bool:
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Is the pod ready, and not about to go?"""
     conditions = pod["status"].get("conditions", [])
     ready = any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]
