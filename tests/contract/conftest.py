@@ -8,7 +8,7 @@ claim name of its own and removes what it made, so that a shared cluster is left
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,16 @@ class ApiServer:
         status, answer = self.call("POST", path, self.served(obj))
         assert status == 201, answer
         return answer
+
+    def changed(self, path: str, change: Callable[[Object], None], part: str = "") -> None:
+        """Write an object as `change` leaves it; anew where somebody else, like a controller, wrote in between."""
+        for _attempt in range(10):
+            _status, found = self.call("GET", path)
+            change(found)
+            status, answer = self.call("PUT", path + part, found)
+            if status != 409:
+                break
+        assert status == 200, answer
 
     def served(self, obj: Object) -> Object:
         """An object of resource.k8s.io, given in v1 form, in the served version."""

@@ -35,6 +35,7 @@ class ApiServer(Protocol):
         self, method: str, path: str, body: Object | bytes | None = None, *, accept: str = ""
     ) -> tuple[int, Object]: ...
     def made(self, path: str, obj: Object) -> Object: ...
+    def changed(self, path: str, change: Callable[[Object], None]) -> None: ...
     def served(self, obj: Object) -> Object: ...
     def slice(self, name: str, **spec: Any) -> Object: ...
 
@@ -572,10 +573,10 @@ def test_a_node_without_a_kubelet_has_no_version(server: ApiServer) -> None:
 
 
 def test_the_labels_of_the_node_are_read(server: ApiServer) -> None:
-    path = f"/api/v1/nodes/{server.node}"
-    _status, node = server.call("GET", path)
-    node["metadata"].setdefault("labels", {})["example.com/contract"] = "yes"
-    server.call("PUT", path, node)
+    def label(node: Object) -> None:
+        node["metadata"].setdefault("labels", {})["example.com/contract"] = "yes"
+
+    server.changed(f"/api/v1/nodes/{server.node}", label)
     assert server.kube.node_labels()["example.com/contract"] == "yes"
 
 

@@ -28,12 +28,13 @@ def stored(server: ApiServer) -> Object:
 
 def replaced(server: ApiServer, **changes: object) -> None:
     """Somebody else writes labels, or the spec, of the Node."""
-    found = stored(server)
-    if "labels" in changes:
-        found["metadata"]["labels"] = changes["labels"]
-    found["spec"] = {**found.get("spec", {}), "taints": changes.get("taints", [])}
-    status, answer = server.call("PUT", f"/api/v1/nodes/{server.node}", found)
-    assert status == 200, answer
+
+    def change(found: Object) -> None:
+        if "labels" in changes:
+            found["metadata"]["labels"] = changes["labels"]
+        found["spec"] = {**found.get("spec", {}), "taints": changes.get("taints", [])}
+
+    server.changed(f"/api/v1/nodes/{server.node}", change)
 
 
 def test_labels_are_read_as_they_were_applied(server: ApiServer, node: NodeApi) -> None:
@@ -93,10 +94,12 @@ def test_a_label_that_somebody_else_changes_is_theirs_from_then_on(
 def test_a_condition_is_read_as_it_was_applied_and_others_stay(
     server: ApiServer, node: NodeApi
 ) -> None:
-    found = stored(server)
     theirs = {"type": "Theirs", "status": "False", "reason": "R", "message": ""}
-    found["status"] = {**found.get("status", {}), "conditions": [theirs]}
-    assert server.call("PUT", f"/api/v1/nodes/{server.node}/status", found)[0] == 200
+
+    def change(found: Object) -> None:
+        found["status"] = {**found.get("status", {}), "conditions": [theirs]}
+
+    server.changed(f"/api/v1/nodes/{server.node}", change, "/status")
     uid = node.read().uid
     node.apply_labels({ONE: "1"}, uid)
     node.apply_condition(READY, uid)
