@@ -65,6 +65,7 @@ class NvidiaBed(Bed):
         )
         MockNode(host, FACTS, layout=OPERATOR, library=library, nvidia_smi=build.nvidia_smi())
         self.host = host
+        self.gone: set[str] = set()  # UUIDs of whole GPUs
         self.hung = False  # once: a GPU that hung is asked again only minutes later
 
     def hardware_flags(self) -> tuple[str, ...]:
@@ -112,7 +113,13 @@ class NvidiaBed(Bed):
     # Faults.
 
     def vanish(self, *devices: str) -> None:
-        """Whole GPUs are not counted any more, MIG devices are destroyed; all others are there, and nothing hangs."""
+        """Whole GPUs are not counted any more, MIG devices are destroyed; all others are there, and nothing hangs.
+
+        One that was gone comes back as it is after a boot of the machine.
+        """
+        for uuid in self.gone:
+            self.mock.attached_anew(uuid)
+        self.gone.clear()
         for word in ("vanished", "mig_hidden", "fail"):
             self.mock.restore(word)
         gone = set(devices)
@@ -120,6 +127,7 @@ class NvidiaBed(Bed):
             mine = parts(gpu)
             if f"gpu-{gpu.minor}" in gone or (mine and mine.keys() <= gone):
                 self.mock.vanished(gpu.index)
+                self.gone.add(gpu.uuid)
                 continue
             for name in mine.keys() & gone:
                 self.mock.hide_mig(gpu.index, mine[name].uuid)

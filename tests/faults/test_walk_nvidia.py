@@ -77,6 +77,21 @@ def test_the_walk_notices_a_setting_that_is_not_put_back(fresh: tuple[Walk, Nvid
         walked._settings_are_owned()
 
 
+def test_a_gpu_that_has_gone_takes_its_setting_with_it(fresh: tuple[Walk, NvidiaBed]) -> None:
+    walked, bed = fresh
+    walked.place(_asks_for_long(bed), ("gpu-0",))
+    (pod,) = walked.pods.values()
+    walked.try_to_start(pod)
+    assert bed.mock.time_slice(GPU) == 3
+    bed.vanish("gpu-0")
+    walked.vanished.add("gpu-0")
+    walked.end(pod)
+    wait_for(lambda: not bed.claims(), "the end of the claim")
+    bed.vanish()
+    walked._settings_are_owned()
+    assert bed.mock.time_slice(GPU) is None
+
+
 def test_an_end_is_answered_while_gpus_hang_and_the_setting_is_put_back_later(
     fresh: tuple[Walk, NvidiaBed],
 ) -> None:

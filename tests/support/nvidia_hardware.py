@@ -5,7 +5,8 @@ The mock writes down every setting that somebody changes. Whoever plays the cont
 GPUs a container opened, and which time slice its claim asked for; and it lets a process of the container be on the GPU. Read in order:
 
 * a GPU, or a part of it, is in the hands of one claim at a time;
-* a container that starts finds the time slice that its claim asks for, or the usual one;
+* a container that starts finds the time slice that its claim asks for, or the usual one; not on a GPU that was gone since its claim
+  was prepared: the kernel driver has forgotten the slice, and the kubelet does not have the claim prepared again;
 * nobody changes a setting under a container;
 * nobody lets a GPU refuse a second process: no claim of the walk asks for that.
 
@@ -33,6 +34,9 @@ class Seen:
     slices: dict[DeviceName, tuple[int, Use]] = field(default_factory=dict)
     """The time slice of each GPU, and which setting it is from: the hardware does not know for whom, so each has a number."""
     settings: int = 0
+    reattached: set[DeviceName] = field(
+        default_factory=set
+    )  # were gone, and nobody has set them since
     open: dict[str, dict[Use, int]] = field(default_factory=dict)
     misuse: list[str] = field(default_factory=list)
     overridden: list[Overridden] = field(default_factory=list)
@@ -69,6 +73,9 @@ class Seen:
                 self._open(container, Use(DeviceName(device), ClaimUid(claim)), int(value))
             case ["close", container]:
                 self.open.pop(container, None)
+            case ["gone", uuid]:
+                self.slices.pop(self.names[uuid], None)
+                self.reattached.add(self.names[uuid])
             case ["boot"]:
                 self.slices.clear()
                 self.open.clear()
@@ -77,6 +84,7 @@ class Seen:
 
     def _set(self, device: DeviceName, value: int) -> None:
         self.settings += 1
+        self.reattached.discard(device)
         self.slices[device] = value, Use(device, ClaimUid(f"setting {self.settings}"))
         for container, uses in self.open.items():
             for use, expected in uses.items():
@@ -90,7 +98,7 @@ class Seen:
             if clashes := [one for one in uses if use.excludes(one)]:
                 self.misuse.append(f"{container} opened {use} while {other} had {clashes[0]} open")
         found, setting = self.slices.get(use.device, (0, Use(use.device, NOBODY)))
-        if found != expected:
+        if found != expected and use.device not in self.reattached:
             how = f"was given with time slice {found} instead of {expected}; this is"
             self.overridden.append(Overridden(use, setting, how))
         self.open.setdefault(container, {})[use] = expected

@@ -230,6 +230,13 @@ class Control:
     def time_slice(self, uuid: str) -> int | None:
         return self._value(f"time-slice-{uuid}")
 
+    def attached_anew(self, uuid: str) -> None:
+        """The kernel driver has found the GPU again after it was gone: its modes are the usual ones. The journal says so: `gone <uuid>`."""
+        for mode in ("compute-mode", "time-slice"):
+            (self.state / f"{mode}-{uuid}").unlink(missing_ok=True)
+        with (self.state / "journal").open("a") as journal:
+            journal.write(f"{os.getpid()} gone {uuid}\n")
+
     def lines(self) -> list[str]:
         """The lines of the control file."""
         return self.path.read_text().splitlines()

@@ -123,6 +123,23 @@ def test_a_boot_ends_everything(
     assert control.lines() == []
 
 
+def test_a_gpu_that_was_gone_is_set_as_usual(
+    control: Control, runtime: NvidiaRuntime, witness: NvidiaWitness
+) -> None:
+    told(control, "time-slice", 3)
+    (control.state / f"time-slice-{NAMES[WHOLE]}").write_text("3\n")
+    control.attached_anew(NAMES[WHOLE])
+    runtime.opened("p1", [use(WHOLE, "one")])
+    seen = witness.look()
+    assert control.time_slice(NAMES[WHOLE]) is None
+    assert (seen.configured, seen.overridden) == (set(), [])
+    told(control, "time-slice", 2)
+    assert len(witness.look().misuse) == 1
+    runtime.closed("p1")
+    runtime.opened("p2", [use(WHOLE, "one")])
+    assert len(witness.look().overridden) == 1
+
+
 def test_a_line_that_nobody_writes_is_an_error() -> None:
     with pytest.raises(ValueError, match="nobody writes"):
         Seen({}).take(["fan-speed", "GPU-0", "3"])
