@@ -3,7 +3,8 @@
 
 The release is that of the variable E2E_KUBERNETES. A test says what it needs with
 `@pytest.mark.needs("DRAPrioritizedList")`, by the names in features.py. On a release without that
-it is deselected, not skipped: the run says how many, and record.py writes down which and why.
+it is deselected, not skipped: the run says how many, and record.py writes down which and why. So are those that say
+`@pytest.mark.matrix` if the variable is not set: `make e2e`, which runs with every change, has no time for them.
 
 A test that uses a cluster needs DRA, without saying so. One for nodes where there is none says `@pytest.mark.shim`; with minor
 releases, as in `@pytest.mark.shim(30, 31)`, it runs on these only.
@@ -22,6 +23,9 @@ CLUSTERS = {
     "published",
     "machines",
 }  # fixtures of tests/e2e that start one
+
+MATRIX = "`make e2e-matrix`"
+"""What a test with the marker `matrix` needs."""
 
 LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 """The tests that were taken out, and what each needs."""
@@ -54,6 +58,8 @@ def unmet_needs(item: pytest.Item) -> list[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out what cannot be asked."""
     unmet = {item: needs for item in items if (needs := unmet_needs(item))}
+    if not os.environ.get(VARIABLE):
+        unmet |= {item: [MATRIX] for item in items if item.get_closest_marker("matrix")}
     config.stash[LEFT_OUT] = {item.nodeid: needs for item, needs in unmet.items()}
     if unmet:
         items[:] = [item for item in items if item not in unmet]
