@@ -95,7 +95,7 @@ def _address(text: str) -> tuple[str, int] | None:
     if not text:
         return None
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > LARGEST_PORT:
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > LARGEST_PORT:
         raise ValueError("must be HOST:PORT, :PORT for every address, or empty for none")
     return host.strip("[]"), int(port)
 

@@ -16,6 +16,10 @@ from dra_driver.model.plugin import RESOURCE_PATTERN
 
 VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 KIND = "DeviceClass"
+_OTHER_KINDS = (
+    *("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
+    *("DeviceTaintRule", "ResourcePoolStatusRequest"),
+)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -23,6 +27,12 @@ def is_class(document: Mapping[str, Any]) -> bool:
     """Whether it is meant as a DeviceClass: an object of another group has another meaning."""
     group = str(document.get("apiVersion") or "").rpartition("/")[0]
     return document.get("kind") == KIND and group in ("", GROUP)
+
+
+def is_mistyped(document: Mapping[str, Any]) -> bool:
+    """Whether it is of the group of DeviceClasses, and of a kind that this group does not have."""
+    group = str(document.get("apiVersion") or "").rpartition("/")[0]
+    return group == GROUP and document.get("kind") not in (KIND, *_OTHER_KINDS)
 
 
 def read_class(document: Mapping[str, Any]) -> tuple[DeviceClass | None, tuple[Mistake, ...]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 
-from dra_driver.kube.wire.classes import is_class, read_class
+from dra_driver.kube.wire.classes import is_class, is_mistyped, read_class
 from dra_driver.model.decoding import shown, told
 from dra_driver.model.plugin import ClassSource
 from dra_driver.model.yaml_documents import BadDocument, documents
@@ -114,6 +114,11 @@ class _Found:
         elif document.get("kind") == "List" and isinstance(document.get("items"), list):
             for number, item in enumerate(document["items"], 1):
                 self.take(item, f"{where} item {number}")
+        elif is_mistyped(document):
+            self.meant = True
+            self.problems.add(
+                f"{where}: {document['apiVersion']} has no kind {shown(document.get('kind'))}: write `kind: DeviceClass`"
+            )
         elif not is_class(document):
             kind, group = document.get("kind"), document.get("apiVersion")
             self.passed_over.add(f"{where} ({shown(kind)[1:-1]} of {shown(group)[1:-1]})")

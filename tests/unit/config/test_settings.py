@@ -225,6 +225,10 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
             "flag --http-address is ':65536': must be HOST:PORT, :PORT for every address, or empty for none",
         ),
         (
+            NODE | {"http_address": ":8²"},
+            "flag --http-address is ':8²': must be HOST:PORT, :PORT for every address, or empty for none",
+        ),
+        (
             NODE | {"pod_uid": "../x"},
             "flag --pod-uid is '../x': must be a pod's metadata.uid",
         ),

@@ -13,7 +13,7 @@ from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer, PluginResource, Sharing, Unit
 from dra_driver.model.presence import Gone
-from dra_driver.model.state import Unknown
+from dra_driver.model.state import Phase, Unknown
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.holders import (
     ADMISSION_SECONDS,
@@ -22,6 +22,7 @@ from dra_driver.services.plugin.holders import (
     SETTLED_SECONDS,
 )
 from dra_driver.testing.builders import a_claim, a_result
+from dra_driver.testing.stage import wait_for
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode, a_resource, all_edits
 
@@ -277,7 +278,8 @@ def test_a_look_while_a_call_sets_up_its_units_names_nobody_and_takes_nothing_ba
         return configure(lease)
 
     node.configure = slowly
-    given(node.allocate(ONE))
+    node.allocate(ONE)  # the call itself may end first: more time passes than it has
+    wait_for(lambda: node.rows()[0].phase is Phase.PREPARED, "the end of the work")
     (row,) = node.rows()
     assert (row.users.pods, row.held) == (None, None)
     node.write("pod-a", ONE)

@@ -93,6 +93,26 @@ def test_the_classes_of_this_repository_are_read() -> None:
     assert (classes.problems, classes.passed_over) == ((), ())
 
 
+@pytest.mark.parametrize("kind", ["DeviceClas", "deviceclass", "DeviceClassList", ""])
+def test_a_class_of_a_mistyped_kind_is_a_mistake_and_no_absent_class(kind: str) -> None:
+    classes = found(f"{FINE}---\napiVersion: resource.k8s.io/v1\nkind: {kind or 'null'}\n")
+    assert names(classes) == [("gpu", "classes.yaml document 1")]
+    said = f"'{kind}'" if kind else "None"
+    (problem,) = classes.problems
+    assert problem == (
+        f"classes.yaml document 2: resource.k8s.io/v1 has no kind {said}: write `kind: DeviceClass`"
+    )
+    assert found(f"apiVersion: resource.k8s.io/v1\nkind: {kind or 'null'}\n").meant
+
+
+@pytest.mark.parametrize("kind", ["ResourceClaimTemplate", "DeviceTaintRule"])
+def test_another_kind_of_the_group_is_passed_over(kind: str) -> None:
+    classes = found(f"apiVersion: resource.k8s.io/v1\nkind: {kind}\n")
+    assert classes == ClassesFound(
+        passed_over=(f"classes.yaml document 1 ({kind} of resource.k8s.io/v1)",)
+    )
+
+
 def test_other_objects_and_other_files_are_passed_over_and_named() -> None:
     other = "apiVersion: example.com/v1\nkind: DeviceClass\nmetadata: {name: x}\n"
     classes = found(other)
