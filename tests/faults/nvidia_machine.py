@@ -65,7 +65,9 @@ class NvidiaBed(Bed):
         )
         MockNode(host, FACTS, layout=OPERATOR, library=library, nvidia_smi=build.nvidia_smi())
         self.host = host
-        self.gone: set[str] = set()  # UUIDs of whole GPUs
+        self.gone: set[str] = (
+            set()
+        )  # UUIDs of GPUs that are not cut into MIG devices, which have no modes
         self.hung = False  # once: a GPU that hung is asked again only minutes later
 
     def hardware_flags(self) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ class NvidiaBed(Bed):
             mine = parts(gpu)
             if f"gpu-{gpu.minor}" in gone or (mine and mine.keys() <= gone):
                 self.mock.vanished(gpu.index)
-                self.gone.add(gpu.uuid)
+                self.gone |= set() if mine else {gpu.uuid}
                 continue
             for name in mine.keys() & gone:
                 self.mock.hide_mig(gpu.index, mine[name].uuid)
