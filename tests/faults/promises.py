@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dra_driver.model.state import PreparedClaim
     from tests.faults.walk import Pod
 
-HUNG = re.compile("cannot be put back now|is asked again after")
+HUNG = re.compile("cannot be put back now|is asked again after|takes longer than a call may take")
 CALM_SECONDS = 30.0  # a deadline, ten times what a background thread takes
 
 
