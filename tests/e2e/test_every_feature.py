@@ -23,7 +23,7 @@ from hack.testbed.onenode.selection import kubernetes_version
 from tests.contract.test_served_fields import SINCE
 from tests.e2e import every_feature, fleet
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.matrix]
 NODE = fleet.HOME
 MINOR = int(kubernetes_version().split(".")[1])
 ON_BY_DEFAULT = {

@@ -15,7 +15,7 @@ from hack.testbed.onenode.namespaces import wait_until
 from hack.testbed.onenode.selection import kubernetes_version
 from tests.e2e.example_machine import GATES, SERVED, Demo, Machines, results
 
-pytestmark = [pytest.mark.real, pytest.mark.needs("ExampleDriverDemos")]
+pytestmark = [pytest.mark.real, pytest.mark.matrix, pytest.mark.needs("ExampleDriverDemos")]
 SETTLED_SECONDS = 5.0  # a pod that is to be evicted would be gone by then
 OWN_NAMESPACE = {"admin_access": "example-admin-access"}
 TAINTS = "device-taints-tolerations"

@@ -172,6 +172,7 @@ def test_the_image_is_small(built: image.Image) -> None:
     assert built.path.stat().st_size < LARGEST_MEGABYTES * 1_000_000
 
 
+@pytest.mark.matrix
 def test_the_same_sources_make_the_same_bytes_without_a_cache_too(
     built: image.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +219,7 @@ def test_the_image_names_its_bill_of_materials(built: image.Image) -> None:
     assert list(faults(the_bill(built))) == []
 
 
+@pytest.mark.matrix
 def test_from_its_bill_of_materials_the_same_image_comes_and_no_other(
     built: image.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +271,7 @@ def test_every_locked_wheel_exists_for_the_machine(machine: str, tmp_path: Path)
     assert "grpcio" in {name.partition("-")[0] for name in compiled}
 
 
+@pytest.mark.matrix
 def test_a_base_images_python_is_collected_as_well(tmp_path: Path) -> None:
     """The Dockerfile's step, with this machine in the place of the base image."""
     script = ROOT / "hack" / "image" / "collect.py"

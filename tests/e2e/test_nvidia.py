@@ -297,6 +297,7 @@ def test_a_gpu_and_a_part_are_extended_resources(node: NvidiaNode, story: GpuSto
     story.wait_all_ready(2)
     given = story.claims_by_pod()
     whole, part = given["asks-for-a-gpu"], given["asks-for-a-part"]
+    assert len(whole) == len(part) == 1, story.driver.cluster.get("-n", story.namespace, "pods")
     assert story.lists("asks-for-a-gpu", container="main") == [node.uuids[whole[0]]]
     assert story.lists("asks-for-a-part", container="main")[-1:] == [node.uuids[part[0]]]
     assert "-mig-1g5gb-" in part[0]

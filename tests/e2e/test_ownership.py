@@ -156,6 +156,7 @@ def test_after_a_force_delete_the_next_container_starts_when_the_old_one_has_end
     assert times.started(_container(story, "two")) > times.ended(first)
 
 
+@pytest.mark.matrix
 @pytest.mark.needs("DRADeviceTaints")
 def test_a_pod_removed_without_a_deletion_keeps_its_device_while_its_container_runs(
     story: Story, times: RuntimeTimes
@@ -217,6 +218,7 @@ def _named_claim_loses_its_pod(story: Story) -> tuple[str, str]:
     return first, claim
 
 
+@pytest.mark.matrix
 @pytest.mark.needs("AllocationTimestamp")
 def test_a_named_claim_that_is_allocated_anew_waits_for_the_pod_that_used_it_before(
     story: Story, times: RuntimeTimes

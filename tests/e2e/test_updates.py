@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.e2e.agreement import assert_agreement, published
 from tests.e2e.story import Story, memory_at_least, request
 from tests.e2e.successor import VERSION, write_successor
 
+Object = dict[str, Any]
 pytestmark = pytest.mark.real
 NEXT = "testbed-next"
 WORKERS = 2
@@ -60,10 +62,11 @@ def _schema(driver: Driver) -> int:
         return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _slice_versions(driver: Driver) -> list[str]:
+def _slices(driver: Driver) -> list[tuple[str, Object]]:
+    """UID and spec of each slice. Not the version: a device of a pod that takes long to end has a taint for a moment."""
     items = driver.cluster.get("resourceslices")["items"]
     return [
-        item["metadata"]["resourceVersion"]
+        (item["metadata"]["uid"], item["spec"])
         for item in items
         if item["spec"]["driver"] == DRIVER_NAME
     ]
@@ -127,12 +130,13 @@ def _summary(seconds: list[float]) -> str:
     return f"median {statistics.median(seconds):.1f} s, longest {max(seconds):.1f} s"
 
 
+@pytest.mark.matrix
 def test_pods_come_and_go_while_the_driver_is_updated_and_rolled_back(
     both_versions: Driver, story: Story, capsys: pytest.CaptureFixture[str]
 ) -> None:
     driver, stop = both_versions, Event()
     _run(story, "stays")
-    first_schema, slices = _schema(driver), _slice_versions(driver)
+    first_schema, slices = _schema(driver), _slices(driver)
     workers = [Worker(story, f"worker-{number}") for number in range(WORKERS)]
     with ThreadPoolExecutor(WORKERS) as pool:
         running = [pool.submit(worker.run, stop) for worker in workers]
@@ -155,7 +159,8 @@ def test_pods_come_and_go_while_the_driver_is_updated_and_rolled_back(
     complaints = _complaints(story)
     if _surges(driver):
         assert complaints == []
-        assert _slice_versions(driver) == slices  # an update writes no slice
+        # Not even the pool's generation has changed.
+        wait_until(lambda: _slices(driver) == slices, "the slices as before")
     else:
         # A pod that comes while no driver is there waits for the next one, and gets its device then.
         assert [text for text in complaints if not any(words in text for words in ABSENT)] == []
@@ -184,6 +189,7 @@ def test_what_one_version_prepared_the_other_one_releases(
     assert_agreement(driver)
 
 
+@pytest.mark.matrix
 def test_removal_is_refused_while_a_claim_is_prepared_and_leaves_nothing_after(
     driver: Driver, make_story: Callable[..., Story]
 ) -> None:
