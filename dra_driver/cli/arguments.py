@@ -206,9 +206,9 @@ def _add_output(parser: argparse.ArgumentParser, *, lines: str = "") -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("text", "json"),
+        choices=("text", "json", "yaml"),
         default="text",
-        help="text, or one JSON document (docs/reference/documents.md) (default: text)",
+        help="text, or one document for programs (docs/reference/documents.md) (default: text)",
     )
     if lines:
         parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only module that prints: text for people and JSON for programs.
+"""The only module that prints: text for people, JSON and YAML for programs.
 
 If the reader closes the pipe early (`| head`), the rest of the output is dropped, and that is no error. Any other failure to
 write, such as a full disk, is an error.
@@ -12,10 +12,15 @@ from collections.abc import Sequence
 from typing import TextIO
 
 import msgspec
+import yaml
 
 from dra_driver import PROJECT
 from dra_driver.errors import Permanent
 from dra_driver.model.printable import printable
+
+JSON, YAML = "json", "yaml"
+DOCUMENTS = (JSON, YAML)
+"""The values of -o that print one document for programs."""
 
 
 def line(text: str = "") -> None:
@@ -85,9 +90,13 @@ def json_line(document: object) -> None:
     line(json.dumps(document, sort_keys=True))
 
 
-def document(content: msgspec.Struct) -> None:
-    """Print a whole document as JSON, for `-o json`."""
-    line(json.dumps(msgspec.to_builtins(content), indent=2))
+def document(content: msgspec.Struct, output: str = JSON) -> None:
+    """Print a whole document, for `-o json` and `-o yaml`: the same fields in the same order."""
+    text = json.dumps(msgspec.to_builtins(content), indent=2)
+    if output == YAML:
+        # Each document begins with a line of its own, so that a reader can tell the documents of --watch apart.
+        text = "---\n" + yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
+    line(text)
 
 
 def heading(text: str) -> None:
@@ -96,6 +105,6 @@ def heading(text: str) -> None:
 
 
 def colored() -> bool:
-    """Return whether to use colours: standard output is a terminal, and NO_COLOR is not set."""
+    """Return whether to use colours: standard output is a terminal that has them, and NO_COLOR is not set."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    return terminal and not os.environ.get("NO_COLOR")
+    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
