@@ -8,9 +8,11 @@ error is an API server that cannot be reached at all.
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -39,6 +41,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.workload import PLURALS, StoredWorkload, with_parts
 from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, NotReadReason
 
 LIST_RETRIES = 2
@@ -55,13 +58,27 @@ _GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$'
 Listed = TypeVar("Listed", bound=ApiValue)
 
 
+@dataclass(frozen=True, slots=True)
+class Workloads:
+    """The workloads that are read besides: of these kinds, in one namespace, with the objects that make their pods."""
+
+    kinds: tuple[str, ...] = ()
+    namespace: str = ""
+
+
+NO_WORKLOADS = Workloads()
+
+
 def read_cluster(
-    connection: Connection, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    connection: Connection,
+    *,
+    workloads: Workloads = NO_WORKLOADS,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ClusterState:
     """The cluster as it is now. Raises DriverError if its API server cannot be reached."""
     transport = Transport(connection)
     try:
-        return _Reader(transport).read(now().isoformat(timespec="seconds"))
+        return _Reader(transport).read(now().isoformat(timespec="seconds"), workloads)
     finally:
         transport.close()
 
@@ -75,7 +92,7 @@ class _Reader:
         self._opaque: Counter[str] = Counter()
         self._found = ""  # for a message
 
-    def read(self, recorded_at: str) -> ClusterState:
+    def read(self, recorded_at: str, workloads: Workloads) -> ClusterState:
         # Everybody may read /version. If this fails, the API server cannot be reached, and this is an error.
         version = self._transport.request(Exchange(ApiCall("get", "/version"), "GET", "/version"))
         served = self._served()
@@ -96,6 +113,7 @@ class _Reader:
                 "resourceclaimtemplates", ResourceClaimTemplate, wire
             ),
             device_taint_rules=self._taint_rules(served),
+            workloads=tuple(self._workloads(workloads)),
             not_read=tuple(self._not_read),
         )
 
@@ -133,6 +151,14 @@ class _Reader:
             del self._not_read[before:]
         return ()
 
+    def _workloads(self, wanted: Workloads) -> Iterator[StoredWorkload]:
+        for kind in with_parts(wanted.kinds):
+            group, plural = PLURALS[kind]
+            root = f"/apis/{group}/v1" if group else "/api/v1"
+            path = f"{root}/namespaces/{quote(wanted.namespace, safe='')}/{plural}"
+            for found in self._list(plural, StoredWorkload, path=path):
+                yield msgspec.structs.replace(found, kind=kind)
+
     def _resources(self, resource: str, kind: type[Listed], version: str) -> tuple[Listed, ...]:
         if version:
             return self._list(resource, kind, version=version)
@@ -141,8 +167,11 @@ class _Reader:
         self._not_read.append(NotRead(resource=resource, reason="not_served", message=message))
         return ()
 
-    def _list(self, resource: str, kind: type[Listed], *, version: str = "") -> tuple[Listed, ...]:
-        path = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
+    def _list(
+        self, resource: str, kind: type[Listed], *, version: str = "", path: str = ""
+    ) -> tuple[Listed, ...]:
+        usual = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
+        path = path or usual
         before = len(self._not_read)
         for _ in range(LIST_RETRIES):
             listing = Listing(self._transport, ApiCall("list", resource), path, self._unreadable)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dra_driver.errors import DriverError, Temporary
-from dra_driver.kube.cluster import read_cluster
+from dra_driver.kube.cluster import Workloads, read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.model.api.core import Namespace
 from dra_driver.model.api.meta import ObjectMeta
@@ -65,6 +65,27 @@ def test_everything_that_decides_about_devices_is_read(version: str) -> None:
     assert request.exactly is not None
     assert request.exactly.device_class_name == "gpu"
     assert state.not_read == ()
+
+
+def test_workloads_are_read_where_they_are_asked_about_with_what_makes_their_pods() -> None:
+    with FakeApi() as api:
+        api.tell_gates({})
+        for plural in ("deployments", "replicasets", "jobs", "replicationcontrollers"):
+            api.put(
+                plural, {"metadata": {"name": plural, "namespace": "ns"}, "spec": {"replicas": 2}}
+            )
+            api.put(plural, {"metadata": {"name": "other", "namespace": "other"}})
+        api.faults.status(403, verb="list", resource="jobs")
+        wanted = Workloads(("Deployment", "ReplicationController", "Job"), "ns")
+        connection = Connection(api.url, source="this test")
+        state = read_cluster(connection, workloads=wanted, now=lambda: NOW)
+        assert read(api).workloads == ()
+    assert [(one.kind, one.metadata.name, one.wanted) for one in state.workloads] == [
+        ("Deployment", "deployments", 2),
+        ("ReplicationController", "replicationcontrollers", 2),
+        ("ReplicaSet", "replicasets", 2),
+    ]
+    assert [(gap.resource, gap.reason) for gap in state.not_read] == [("jobs", "forbidden")]
 
 
 def test_taint_rules_are_looked_for_in_every_version_that_may_have_them() -> None:
