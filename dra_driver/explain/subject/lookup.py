@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.names import full_name
-from dra_driver.explain.subject.subject import ClaimSubject, PodSubject, TemplateSubject
+from dra_driver.explain.subject.subject import NamedSubject
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemplate
 from dra_driver.model.cluster import ClusterState
@@ -26,7 +26,7 @@ class Cluster:
 
 def named(
     objects: Sequence[Found],
-    subject: PodSubject | ClaimSubject | TemplateSubject,
+    subject: NamedSubject,
     kind: str,
     where: Cluster,
 ) -> Found:
@@ -44,12 +44,13 @@ def named(
             f"look with `kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
         )
         if where.recorded:
-            look = f"it has {_listed([full_name(one.metadata) for one in objects])}"
+            look = f"it has {listed([full_name(one.metadata) for one in objects])}"
         raise _not_there(where, kind, name, look)
     return found
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are if not all are shown."""
     more = f", … ({len(names):,})" if len(names) > _SHOWN else ""
     return (", ".join(names[:_SHOWN]) or "none") + more
 
@@ -85,5 +86,5 @@ def node_named(state: ClusterState, name: str, *, recorded: bool = False) -> Nod
             return node
     look = "look with `kubectl get nodes`"
     if recorded:
-        look = f"it has {_listed([one.metadata.name for one in state.nodes])}"
+        look = f"it has {listed([one.metadata.name for one in state.nodes])}"
     raise _not_there(Cluster(state, recorded), "node", name, look)
