@@ -22,6 +22,9 @@ JSON, YAML = "json", "yaml"
 DOCUMENTS = (JSON, YAML)
 """The values of -o that print one document for programs."""
 
+_without_reader: list[OSError] = []
+"""The error after which nobody reads standard output any more, if there was one."""
+
 
 def line(text: str = "") -> None:
     """Print one line on standard output. Raises Permanent if it cannot be written."""
@@ -32,6 +35,11 @@ def error(text: str) -> None:
     """Print a text on standard error, with control characters escaped. Never raises."""
     lines = (plain(one) for one in f"{PROJECT}: {text}".splitlines())
     _write(sys.stderr, "\n".join(lines))
+
+
+def is_read() -> bool:
+    """Return whether anybody may still read standard output: the reader has not closed the pipe."""
+    return not _without_reader
 
 
 def raw(content: bytes) -> None:
@@ -69,7 +77,10 @@ def _lost(stream: TextIO, problem: OSError) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
-    if stream is sys.stdout and not isinstance(problem, BrokenPipeError):
+    if stream is not sys.stdout:
+        return
+    _without_reader.append(problem)
+    if not isinstance(problem, BrokenPipeError):
         raise Permanent(
             f"cannot write to standard output: {problem}; free some space, or send the output elsewhere"
         ) from problem
