@@ -100,7 +100,7 @@ class Report(_Part, frozen=True, kw_only=True):
     """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
     `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores. `alike` are
-    other pods with the same owner, which ask for the same and so have the same answer.
+    other pods, which ask for the same and so have the same answer.
     """
 
     api_version: str = DOCUMENT_VERSION

@@ -2,8 +2,8 @@
 """The answer about several subjects: pods and claims by name, the pods of workloads, or all pods that wait for devices.
 
 Each subject is explained by itself, in the cluster as it is: as the scheduler does when it tries one of its pods. That several of
-them may want the same device is not looked at here (`all_pods` does it for the pods of a file). Pods of one owner that ask for the
-same have the same answer, and are explained once.
+them may want the same device is not looked at here (`all_pods` does it for the pods of a file). Pods that ask for the same have the
+same answer, and are explained once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +30,14 @@ from dra_driver.explain.subject.subject import (
     WorkloadSubject,
 )
 from dra_driver.explain.subject.wanted import of_pod
+from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.explain.waiting_pods import pods_of
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.workload import PLURALS, with_parts
 from dra_driver.model.cluster import POD_SCHEDULED, ClusterState
+
+NO_TIME = "the time was over before this pod was looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +150,16 @@ def _of_pods(state: ClusterState, pods: Sequence[Pod], limits: Limits) -> Iterat
         alike.setdefault(_deciding(one), []).append(one)
     for first, *others in alike.values():
         names = tuple(full_name(one.pod.metadata) for one in others)
-        yield msgspec.structs.replace(answer([first], limits), alike=names)
+        late = (
+            limits.stop()
+        )  # then even the preparation of a search would be too much, for many pods
+        report = _unknown(first.title, NO_TIME, "timeout") if late else answer([first], limits)
+        yield msgspec.structs.replace(report, alike=names)
 
 
 def _deciding(one: ResolvedPod) -> object:
-    """Return a value that is equal for pods with the same answer; a value of its own for a pod without an owner."""
+    """Return a value that is equal for pods with the same answer, except for their names and those of their claims."""
     pod = one.pod
-    owner = next((ref.uid for ref in pod.metadata.owner_references or () if ref.controller), "")
     said = [each for each in pod.status.conditions or () if each.type == POD_SCHEDULED]
     claims = [
         (
@@ -167,12 +173,7 @@ def _deciding(one: ResolvedPod) -> object:
         for each in one.wanted
     ]
     scheduled = [(each.status, each.reason, each.message) for each in said]
-    return (
-        msgspec.json.encode(
-            (owner or full_name(pod.metadata), pod.metadata.namespace, pod.spec, scheduled)
-        )
-        + repr(claims).encode()
-    )
+    return repr((pod.metadata.namespace, pod.spec, scheduled, claims))
 
 
 def _of_claim(claim: ResourceClaim, pod: Pod) -> object:
@@ -180,12 +181,13 @@ def _of_claim(claim: ResourceClaim, pod: Pod) -> object:
     return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, owned
 
 
-def _unknown(title: str, why: str) -> Report:
+def _unknown(title: str, why: str, cause: str = "") -> Report:
     return Report(
         subject=title,
         outcome="could not tell",
         exit_code=EXIT_CODES["could not tell"],
         summary=why,
+        verdicts=(CouldNotTell(cause, why),) if cause else (),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.facts.pod_requests import may_be_devices, pod_requests
-from dra_driver.explain.subject.lookup import Cluster, listed, namespace_is_missing
+from dra_driver.explain.subject.lookup import Cluster, listed, meant, namespace_is_missing
 from dra_driver.explain.subject.subject import ManyPods, PendingSubject, WorkloadSubject
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
@@ -41,7 +41,7 @@ def pods_of(where: Cluster, subject: ManyPods) -> PodsOf:
     """Return the subject's pods. Raises Permanent if the subject does not exist, or the pods could not be read."""
     gap = where.state.unread("pods")
     if gap is not None and not gap.name:
-        raise Permanent(f"cannot find {subject.title}: {gap}")
+        raise Permanent(f"cannot find {subject.title}: {gap.message}")
     if isinstance(subject, PendingSubject):
         return _pending(where, subject)
     owned = [pod for pod in _owned(where, subject) if not _is_over(pod)]
@@ -160,8 +160,10 @@ def _not_there(state: ClusterState, subject: WorkloadSubject) -> Permanent:
         look = f"there is no namespace {subject.namespace} either"
     else:
         names = [one.metadata.name for one in state.workloads if one.kind == subject.kind]
-        there = f"it has {listed(names)}" if names else "it has none"
-        look = f"namespace {subject.namespace} {there[3:]}; give another one with -n"
+        look = meant(subject.name, names)
+        if not look:
+            there = listed(names)
+            look = f"namespace {subject.namespace} has {there}; give another one with -n"
     return Permanent(f"there is no {subject.title} in this cluster: {look}")
 
 

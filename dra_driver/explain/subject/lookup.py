@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does an object of this name exist? If not, the error message names similar objects, or a command that lists the objects."""
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +14,7 @@ from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemp
 from dra_driver.model.cluster import ClusterState
 
 _SHOWN = 4
+_VERY_NEAR = 0.8
 Found = TypeVar("Found", ResourceClaim, ResourceClaimTemplate, Pod, Namespace)
 
 
@@ -43,10 +45,21 @@ def named(
         look = (
             f"look with `kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
         )
-        if where.recorded:
+        there = [
+            one.metadata.name for one in objects if one.metadata.namespace == subject.namespace
+        ]
+        if near := meant(subject.name, there):
+            look = near
+        elif where.recorded:
             look = f"it has {listed([full_name(one.metadata) for one in objects])}"
         raise _not_there(where, kind, name, look)
     return found
+
+
+def meant(name: str, names: Sequence[str]) -> str:
+    """Return the question whether another name was meant; "" if none of `names` is like this one."""
+    near = difflib.get_close_matches(name, names, 1, _VERY_NEAR)
+    return f"did you mean {near[0]}?" if near else ""
 
 
 def listed(names: Sequence[str]) -> str:

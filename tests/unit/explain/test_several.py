@@ -15,6 +15,7 @@ from dra_driver.explain.subject.subject import (
     TemplateSubject,
     WorkloadSubject,
 )
+from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import ResourceClaimTemplate
 from dra_driver.model.api.workload import StoredWorkload
@@ -63,6 +64,7 @@ def subjects_of(cluster: ClusterState, *subjects: Any, **more: Any) -> dict[str,
 
 
 BY_NAME = {"resourceClaimName": "one"}
+FITS = {"resourceClaimTemplateName": "fits"}
 NEVER_FITS = {"resourceClaimTemplateName": "never"}
 
 
@@ -98,7 +100,7 @@ def test_a_certain_no_is_worse_than_not_knowing(subjects: list[str], code: int) 
 
 def test_what_could_not_be_read_is_said_once() -> None:
     gap = NotRead(resource="resourceclaims", reason="malformed", name="ns/x", message="bad")
-    known = cluster(pod("a", NEVER_FITS), pod("b", NEVER_FITS), not_read=(gap,))
+    known = cluster(pod("a", NEVER_FITS), pod("b", FITS), not_read=(gap,))
     found = explain_several(known, [PendingSubject("ns")])
     assert found.not_read == (gap,)
     assert [one.not_read for one in found.items] == [(), ()]
@@ -117,18 +119,19 @@ def test_all_pending_pods_are_explained_and_none_is_an_answer() -> None:
     assert none.summary == "no pod that asks for devices waits for a node"
 
 
-def test_pods_of_one_owner_that_ask_for_the_same_are_explained_once() -> None:
+def test_pods_that_ask_for_the_same_are_explained_once() -> None:
     pods = [pod(f"train-{number}", NEVER_FITS, "train") for number in range(3)]
     other = pod("train-3", NEVER_FITS, "train", spec={"nodeSelector": {"a": "b"}})
-    known = cluster(*pods, other, pod("x", NEVER_FITS), pod("y", NEVER_FITS))
+    known = cluster(*pods, other, pod("x", NEVER_FITS), pod("y", FITS))
     found = explain_several(known, [PendingSubject("ns")])
     assert {one.subject: one.alike for one in found.items} == {
-        "pod ns/train-0": ("ns/train-1", "ns/train-2"),
+        "pod ns/train-0": ("ns/train-1", "ns/train-2", "ns/x"),
         "pod ns/train-3": (),
-        "pod ns/x": (),
         "pod ns/y": (),
     }
-    assert found.summary.endswith("devices do not fit: 6")
+    assert found.summary.endswith(
+        "devices do not fit: 5; devices fit, something else is in the way: 1"
+    )
 
 
 def made(
@@ -201,7 +204,10 @@ def test_one_node_and_the_end_of_the_time_hold_for_each_pod() -> None:
     known = cluster(pod("a", BY_NAME), claims=(claim("one"),))
     (found,) = explain_several(known, [PendingSubject("ns")], node=HOME).items
     assert [node.nodes for node in found.nodes] == [(HOME,)]
-    assert subjects_of(known, PendingSubject("ns"), cancelled=lambda: True) == {"pod ns/a": 2}
+    (late,) = explain_several(known, [PendingSubject("ns")], cancelled=lambda: True).items
+    assert late.exit_code == 2
+    assert late.verdicts == (CouldNotTell("timeout", late.summary),)
+    assert late.nodes == ()
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_without_the_right_to_read_pods_nothing_is_found(
     subject: PendingSubject | WorkloadSubject,
 ) -> None:
     gap = {"resource": "pods", "reason": "forbidden", "message": "may not list"}
-    with pytest.raises(Permanent, match=f"cannot find {subject.title}: pods: may not list"):
+    with pytest.raises(Permanent, match=f"cannot find {subject.title}: may not list"):
         pods_of(cluster(notRead=[gap]), subject)
     one = {**gap, "name": "ns/other"}
     assert pods_of(cluster(notRead=[one]), PendingSubject("ns")).waiting == ()
@@ -153,6 +153,9 @@ def test_pods_that_are_not_made_are_told(kind: str, parts: Object, lacking: str)
 def test_a_workload_that_is_not_there_is_an_error_that_names_others() -> None:
     where = cluster(workloads=[workload("Deployment", "db"), workload("ReplicaSet", "web")])
     with pytest.raises(Permanent, match=r"no deployment ns/web in this cluster: .* ns has db;"):
+        pods_of(where, WEB)
+    where = cluster(workloads=[workload("Deployment", "db"), workload("Deployment", "webb")])
+    with pytest.raises(Permanent, match=r"in this cluster: did you mean webb\?"):
         pods_of(where, WEB)
     with pytest.raises(Permanent, match="namespace ns has none; give another one with -n"):
         pods_of(cluster(), WEB)
