@@ -25,16 +25,20 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class PodsOf:
-    """The pods that wait for a node, and a sentence about all pods. `lacking` says why pods are missing, if they are."""
+    """The pods that wait for a node, and a sentence about all pods.
+
+    `lacking` says why pods are missing, if they are. It is "" if they come by themselves, which `later` says.
+    """
 
     waiting: tuple[Pod, ...]
     says: str
     lacking: str = ""
+    later: bool = False
 
     @property
     def settled(self) -> bool:
         """Whether no pod waits and none is missing."""
-        return not self.waiting and not self.lacking
+        return not (self.waiting or self.lacking or self.later)
 
 
 def pods_of(where: Cluster, subject: ManyPods) -> PodsOf:
@@ -46,8 +50,11 @@ def pods_of(where: Cluster, subject: ManyPods) -> PodsOf:
         return _pending(where, subject)
     owned = [pod for pod in _owned(where, subject) if not _is_over(pod)]
     waiting = tuple(pod for pod in owned if not pod.spec.node_name)
-    stored = _stored(where.state, subject)
-    return PodsOf(waiting, _counted(owned, waiting), _lacking(subject, stored, len(owned)))
+    stored, says = _stored(where.state, subject), _counted(owned, waiting)
+    if stored and owned and stored.one_by_one and len(owned) < (stored.wanted or 0):
+        words = f"it wants {stored.wanted:,}, and makes each when the one before is ready"
+        return PodsOf(waiting, f"{says}; {words}", later=True)
+    return PodsOf(waiting, says, _lacking(subject, stored, len(owned)))
 
 
 def _pending(where: Cluster, subject: PendingSubject) -> PodsOf:

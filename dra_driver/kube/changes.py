@@ -16,6 +16,7 @@ import urllib3
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import Expired, Invalid, Malformed, NotFound, NotServed
+from dra_driver.kube.cluster import TAINT_RULE_VERSIONS
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES
 from dra_driver.kube.failures import ApiCall
@@ -27,28 +28,28 @@ WATCH_SECONDS = 300
 UNWATCHED_SECONDS = 30.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 ONE_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_RULES = "devicetaintrules"
 _CORE = ("nodes", "pods", "namespaces")
-_OF_DEVICES = (
-    *("deviceclasses", "resourceslices", "resourceclaims", "resourceclaimtemplates"),
-    "devicetaintrules",
-)
+_OF_DEVICES = ("deviceclasses", "resourceslices", "resourceclaims", "resourceclaimtemplates")
+Resources = Sequence[tuple[str, str]]
+"""The name and the path of each resource."""
 
 
-def deciding(
-    served: Sequence[str], kinds: Sequence[str] = (), namespace: str = ""
-) -> Mapping[str, str]:
-    """Return the path of each resource that decides about devices, and of the workloads of these kinds in the namespace.
+def deciding(served: Sequence[str], kinds: Sequence[str] = (), namespace: str = "") -> Resources:
+    """Return the resources that decide about devices, and the workloads of these kinds in the namespace.
 
-    `served` are the versions of resource.k8s.io.
+    `served` are the versions of resource.k8s.io. Any of them may have the DeviceTaintRules.
     """
-    paths = {resource: f"/api/v1/{resource}" for resource in _CORE}
+    paths = [(resource, f"/api/v1/{resource}") for resource in _CORE]
     version = next((wire.version for wire in WIRES if wire.version in served), "")
     if version:
-        paths |= {name: f"{DISCOVERY_PATH}/{version}/{name}" for name in _OF_DEVICES}
+        paths += ((name, f"{DISCOVERY_PATH}/{version}/{name}") for name in _OF_DEVICES)
+    rules = (one for one in TAINT_RULE_VERSIONS if one in served)
+    paths += ((_RULES, f"{DISCOVERY_PATH}/{version}/{_RULES}") for version in rules)
     for kind in with_parts(kinds):
         group, plural = PLURALS[kind]
         root = f"/apis/{group}/v1" if group else "/api/v1"
-        paths[plural] = f"{root}/namespaces/{quote(namespace, safe='')}/{plural}"
+        paths.append((plural, f"{root}/namespaces/{quote(namespace, safe='')}/{plural}"))
     return paths
 
 
@@ -58,7 +59,7 @@ class Changes:
     def __init__(
         self,
         connection: Connection,
-        resources: Mapping[str, str],
+        resources: Resources,
         *,
         tell: Callable[[str], object],
         unwatched_seconds: float = UNWATCHED_SECONDS,
@@ -74,7 +75,7 @@ class Changes:
 
     def __enter__(self) -> Self:
         begun = [Event() for _ in self._resources]
-        for (resource, path), event in zip(self._resources.items(), begun, strict=True):
+        for (resource, path), event in zip(self._resources, begun, strict=True):
             Thread(
                 target=self._watch,
                 args=(resource, path, event),

@@ -34,6 +34,7 @@ class WorkloadSpec(ApiValue, frozen=True):
     parallelism: int | None = None
     completions: int | None = None
     suspend: bool | None = None
+    pod_management_policy: str = ""
 
 
 class WorkloadStatus(ApiValue, frozen=True):
@@ -59,6 +60,11 @@ class StoredWorkload(ApiValue, frozen=True):
             one.type in ("Complete", "Failed") and one.status == "True"
             for one in self.status.conditions or ()
         )
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a StatefulSet makes each pod only when the one before is ready."""
+        return self.kind == "StatefulSet" and self.spec.pod_management_policy != "Parallel"
 
     @property
     def wanted(self) -> int | None:

@@ -127,6 +127,20 @@ def test_a_workload_whose_pods_all_run_is_settled(count: int, says: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("policy", "later"), [({}, True), ({"podManagementPolicy": "Parallel"}, False)]
+)
+def test_a_stateful_set_makes_one_pod_after_the_other(policy: Object, *, later: bool) -> None:
+    stored = workload("StatefulSet", "db", spec={"replicas": 3, **policy})
+    where = cluster(pod("db-0", ("StatefulSet", "db"), node="n"), workloads=[stored])
+    found = pods_of(where, WorkloadSubject("StatefulSet", "ns", "db"))
+    assert (found.later, bool(found.lacking), found.settled) == (later, not later, False)
+    more = "; it wants 3, and makes each when the one before is ready" if later else ""
+    assert found.says == f"its pod has a node{more}"
+    none = pods_of(cluster(workloads=[stored]), WorkloadSubject("StatefulSet", "ns", "db"))
+    assert none.lacking.startswith("it wants 3 pods and has 0")
+
+
+@pytest.mark.parametrize(
     ("kind", "parts", "lacking"),
     [
         ("ReplicaSet", {"spec": {"replicas": 3}}, "it wants 3 pods and has 0"),

@@ -15,8 +15,8 @@ from dra_driver.kube.connection import Connection
 from dra_driver.kube.kubeconfig import load_kubeconfig
 from dra_driver.testing.fake_api import CutWatch, FakeApi, WatchLine, refusal
 
-PODS = {"pods": "/api/v1/pods"}
-BOTH = {**PODS, "nodes": "/api/v1/nodes"}
+PODS = [("pods", "/api/v1/pods")]
+BOTH = [*PODS, ("nodes", "/api/v1/nodes")]
 LONG = 30.0
 
 
@@ -45,10 +45,14 @@ def changed(watched: Changes, change: Callable[[], object] | None = None) -> boo
 
 
 def test_what_decides_is_watched_in_the_version_that_is_served() -> None:
-    assert deciding(()) == {name: f"/api/v1/{name}" for name in ("nodes", "pods", "namespaces")}
-    found = deciding(("v1beta2", "v1beta1"), ["Deployment", "ReplicationController"], "a/b")
+    assert deciding(()) == [(name, f"/api/v1/{name}") for name in ("nodes", "pods", "namespaces")]
+    served = ("v1beta2", "v1beta1", "v1alpha3")
+    rules = [path for name, path in deciding(served) if name == "devicetaintrules"]
+    assert rules == [
+        f"/apis/resource.k8s.io/{version}/devicetaintrules" for version in ("v1beta2", "v1alpha3")
+    ]
+    found = dict(deciding(served, ["Deployment", "ReplicationController"], "a/b"))
     assert found["resourceslices"] == "/apis/resource.k8s.io/v1beta2/resourceslices"
-    assert found["devicetaintrules"] == "/apis/resource.k8s.io/v1beta2/devicetaintrules"
     assert found["replicasets"] == "/apis/apps/v1/namespaces/a%2Fb/replicasets"
     assert found["replicationcontrollers"] == "/api/v1/namespaces/a%2Fb/replicationcontrollers"
 
@@ -106,7 +110,7 @@ def test_a_server_that_does_not_answer_is_asked_again(api: FakeApi, connection: 
 
 
 def test_what_is_not_served_cannot_change(api: FakeApi, connection: Connection) -> None:
-    paths = {**PODS, "devicetaintrules": "/apis/resource.k8s.io/v1beta1/devicetaintrules"}
+    paths = [*PODS, ("devicetaintrules", "/apis/resource.k8s.io/v1beta1/devicetaintrules")]
     with Changes(connection, paths, tell=pytest.fail) as watched:
         assert not changed(watched)
         assert changed(watched, lambda: api.put("pods", {"metadata": {"name": "p"}}))
