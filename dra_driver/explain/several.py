@@ -150,10 +150,11 @@ def _of_pods(state: ClusterState, pods: Sequence[Pod], limits: Limits) -> Iterat
         alike.setdefault(_deciding(one), []).append(one)
     for first, *others in alike.values():
         names = tuple(full_name(one.pod.metadata) for one in others)
-        late = (
-            limits.stop()
-        )  # then even the preparation of a search would be too much, for many pods
-        report = _unknown(first.title, NO_TIME, "timeout") if late else answer([first], limits)
+        if limits.stop():
+            # For many pods, even the preparation of their searches would take too long.
+            report = _unknown(first.title, NO_TIME, "timeout")
+        else:
+            report = answer([first], limits)
         yield msgspec.structs.replace(report, alike=names)
 
 

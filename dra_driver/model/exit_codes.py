@@ -32,7 +32,7 @@ COMMANDS = {
     },
     "devices": {DONE: "shown", NOT_DONE: "the devices or the state file could not be read"},
     "explain": {
-        DONE: "it fits; of several: all fit, or no pod waits for devices",
+        DONE: "it fits, or no pod waits for devices",
         NOT_DONE: "the devices do not fit",
         COULD_NOT_TELL: "could not tell",
         WITH_RESERVATION: "the devices fit but something else keeps the pod pending",
