@@ -17,7 +17,7 @@ from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.explain.several import explain_several, settled
 from dra_driver.explain.subject.subject import NamedSubject
 from dra_driver.explain.verdict import CouldNotTell
-from dra_driver.kube.cluster import Workloads
+from dra_driver.kube.cluster import Scope
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
 
@@ -84,8 +84,9 @@ class Question:
     def _read(self) -> ClusterState:
         if self._target is None:
             return self._in_time(lambda: inputs.record(self.chosen.record))
-        workloads = Workloads(self.asked.workloads, self.namespace)
-        return cluster.read(self._target, workloads=workloads)
+        namespace = "" if self.asked.all_namespaces else self.namespace
+        scope = Scope(namespace, self.asked.workloads)
+        return cluster.read(self._target, scope=scope)
 
     @property
     def namespace(self) -> str:

@@ -44,7 +44,7 @@ class PodsOf:
 def pods_of(where: Cluster, subject: ManyPods) -> PodsOf:
     """Return the subject's pods. Raises Permanent if the subject does not exist, or the pods could not be read."""
     gap = where.state.unread("pods")
-    if gap is not None and not gap.name:
+    if gap is not None and not gap.name and not _some_are_known(where.state, subject):
         raise Permanent(f"cannot find {subject.title}: {gap.message}")
     if isinstance(subject, PendingSubject):
         return _pending(where, subject)
@@ -55,6 +55,11 @@ def pods_of(where: Cluster, subject: ManyPods) -> PodsOf:
         words = f"it wants {stored.wanted:,}, and makes each when the one before is ready"
         return PodsOf(waiting, f"{says}; {words}", later=True)
     return PodsOf(waiting, says, _lacking(subject, stored, len(owned)))
+
+
+def _some_are_known(state: ClusterState, subject: ManyPods) -> bool:
+    """Return whether pods of the subject's namespace could be read, although those of the whole cluster could not."""
+    return any(pod.metadata.namespace == subject.namespace for pod in state.pods)
 
 
 def _pending(where: Cluster, subject: PendingSubject) -> PodsOf:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
+from dra_driver.kube.base import Expired, Forbidden, Invalid, NotFound, NotServed
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, Identity
 from dra_driver.kube.discovery import (
@@ -45,6 +45,8 @@ from dra_driver.model.api.workload import PLURALS, StoredWorkload, with_parts
 from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, NotReadReason
 
 LIST_RETRIES = 2
+NAMESPACED = ("pods", "resourceclaims", "resourceclaimtemplates")
+"""The resources that somebody without rights for the whole cluster may still read in a namespace."""
 METRICS_BYTES = 64 * 1024 * 1024
 OPAQUE_CONTENT = "opaque content of {resource}"
 """The name of this gap: an object was read, but its opaque content was not. The scheduler does not look at it either."""
@@ -59,26 +61,26 @@ Listed = TypeVar("Listed", bound=ApiValue)
 
 
 @dataclass(frozen=True, slots=True)
-class Workloads:
-    """The workloads that are read besides: of these kinds, in one namespace, with the objects that make their pods."""
+class Scope:
+    """The namespace that the user asks about, if it is one; and the kinds of workloads that are read there, with what makes their pods."""
 
-    kinds: tuple[str, ...] = ()
     namespace: str = ""
+    workloads: tuple[str, ...] = ()
 
 
-NO_WORKLOADS = Workloads()
+WHOLE_CLUSTER = Scope()
 
 
 def read_cluster(
     connection: Connection,
     *,
-    workloads: Workloads = NO_WORKLOADS,
+    scope: Scope = WHOLE_CLUSTER,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ClusterState:
     """The cluster as it is now. Raises DriverError if its API server cannot be reached."""
     transport = Transport(connection)
     try:
-        return _Reader(transport).read(now().isoformat(timespec="seconds"), workloads)
+        return _Reader(transport, scope).read(now().isoformat(timespec="seconds"))
     finally:
         transport.close()
 
@@ -86,13 +88,14 @@ def read_cluster(
 class _Reader:
     """Reads a cluster once, and collects what could not be read. Make a new one for each reading."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, scope: Scope) -> None:
         self._transport = transport
+        self._scope = scope
         self._not_read: list[NotRead] = []
         self._opaque: Counter[str] = Counter()
         self._found = ""  # for a message
 
-    def read(self, recorded_at: str, workloads: Workloads) -> ClusterState:
+    def read(self, recorded_at: str) -> ClusterState:
         # Everybody may read /version. If this fails, the API server cannot be reached, and this is an error.
         version = self._transport.request(Exchange(ApiCall("get", "/version"), "GET", "/version"))
         served = self._served()
@@ -113,7 +116,7 @@ class _Reader:
                 "resourceclaimtemplates", ResourceClaimTemplate, wire
             ),
             device_taint_rules=self._taint_rules(served),
-            workloads=tuple(self._workloads(workloads)),
+            workloads=tuple(self._workloads()),
             not_read=tuple(self._not_read),
         )
 
@@ -151,11 +154,11 @@ class _Reader:
             del self._not_read[before:]
         return ()
 
-    def _workloads(self, wanted: Workloads) -> Iterator[StoredWorkload]:
-        for kind in with_parts(wanted.kinds):
+    def _workloads(self) -> Iterator[StoredWorkload]:
+        for kind in with_parts(self._scope.workloads):
             group, plural = PLURALS[kind]
             root = f"/apis/{group}/v1" if group else "/api/v1"
-            path = f"{root}/namespaces/{quote(wanted.namespace, safe='')}/{plural}"
+            path = self._in_namespace(f"{root}/{plural}")
             for found in self._list(plural, StoredWorkload, path=path):
                 yield msgspec.structs.replace(found, kind=kind)
 
@@ -185,11 +188,38 @@ class _Reader:
                 del self._not_read[before:]
                 continue  # the version of the first page expired before the last page: start again
             except DriverError as error:
-                self._note(resource, error)
-                return ()
+                return self._of_namespace(resource, kind, path, version, error)
         message = f"list {resource}: the list changed between its pages {LIST_RETRIES} times"
         self._not_read.append(NotRead(resource=resource, reason="failed", message=message))
         return ()
+
+    def _of_namespace(
+        self, resource: str, kind: type[Listed], path: str, version: str, error: DriverError
+    ) -> tuple[Listed, ...]:
+        """Note that the objects of the whole cluster could not be read. If the right is missing: return those of the namespace alone."""
+        found: tuple[Listed, ...] = ()
+        message = str(error)
+        if isinstance(error, Forbidden) and self._scope.namespace and resource in NAMESPACED:
+            before = len(self._not_read)
+            there = self._in_namespace(path)
+            if there != path:
+                found = self._list(resource, kind, version=version, path=there)
+                if self._lacks_all(before):
+                    del self._not_read[before:]
+                else:
+                    message += f"; only those of namespace {self._scope.namespace} were read"
+        self._not_read.append(NotRead(resource=resource, reason=_reason(error), message=message))
+        return found
+
+    def _lacks_all(self, before: int) -> bool:
+        return any(not gap.name for gap in self._not_read[before:])
+
+    def _in_namespace(self, path: str) -> str:
+        """Return the path of the same resource in the namespace alone."""
+        root, _, plural = path.rpartition("/")
+        if root.rpartition("/")[0].endswith("/namespaces"):
+            return path
+        return f"{root}/namespaces/{quote(self._scope.namespace, safe='')}/{plural}"
 
     def _loaded(
         self, resource: str, kind: type[Listed], item: Found, version: str

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 
 from dra_driver.kube.changes import Changes, deciding
-from dra_driver.kube.cluster import Workloads, read_cluster
+from dra_driver.kube.cluster import Scope, read_cluster
 from tests.contract.conftest import ApiServer
 
 
@@ -25,6 +25,6 @@ def test_a_change_is_noticed_and_every_resource_that_decides_can_be_watched(
 
 def test_workloads_can_be_listed_in_a_namespace(server: ApiServer) -> None:
     kinds = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController")
-    state = read_cluster(server.connection, workloads=Workloads(kinds, "default"))
+    state = read_cluster(server.connection, scope=Scope("default", kinds))
     plurals = {f"{kind.lower()}s" for kind in (*kinds, "ReplicaSet")}
     assert [gap for gap in state.not_read if gap.resource in plurals] == []

@@ -131,6 +131,24 @@ def test_without_the_right_to_read_workloads_names_tell_and_the_gap_is_told(
     assert resource in gaps
 
 
+@pytest.mark.parametrize("words", [(), ("pod/web-5f-a",), ("deploy/web",)])
+def test_with_rights_for_one_namespace_its_pods_are_explained(
+    tmp_path: Path, cluster: FakeApi, words: tuple[str, ...], capsys
+) -> None:
+    for resource in ("pods", "resourceclaimtemplates"):
+        cluster.faults.status(403, verb="list", resource=resource)
+    assert ask(tmp_path, *words) == 1
+    out = capsys.readouterr().out
+    assert "pod default/web-5f-a: devices do not fit\n" in out
+    assert out.count("; only those of namespace default were read") == 2
+
+
+def test_all_namespaces_need_the_right_for_all(tmp_path: Path, cluster: FakeApi, capsys) -> None:
+    cluster.faults.status(403, verb="list", resource="pods")
+    assert ask(tmp_path, "-A") == 2
+    assert "cannot find pending pods of all namespaces: " in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("cluster")
 def test_a_record_answers_about_workloads_by_the_names_of_their_pods(
     tmp_path: Path, capsys

@@ -91,8 +91,18 @@ def test_without_the_right_to_read_pods_nothing_is_found(
     gap = {"resource": "pods", "reason": "forbidden", "message": "may not list"}
     with pytest.raises(Permanent, match=f"cannot find {subject.title}: may not list"):
         pods_of(cluster(notRead=[gap]), subject)
+    with pytest.raises(Permanent):
+        pods_of(cluster(pod("p", namespace="other"), notRead=[gap]), subject)
     one = {**gap, "name": "ns/other"}
     assert pods_of(cluster(notRead=[one]), PendingSubject("ns")).waiting == ()
+
+
+def test_pods_of_the_namespace_alone_are_enough() -> None:
+    gap = {"resource": "pods", "reason": "forbidden", "message": "may not list"}
+    where = cluster(pod("p", **CLAIMS), notRead=[gap])
+    assert names(pods_of(where, PendingSubject("ns"))) == ["p"]
+    with pytest.raises(Permanent, match="cannot find pending pods of all namespaces"):
+        pods_of(where, PendingSubject(""))
 
 
 def test_a_deployment_has_the_pods_of_its_replica_sets() -> None:
