@@ -148,7 +148,8 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         "subject",
         nargs="*",
         metavar="SUBJECT",
-        help="pod/NAME, claim/NAME or template/NAME; also `pod NAME`, or NAME alone for a pod",
+        help="KIND/NAME or KIND NAME, several of them, or NAME alone for a pod; without any: all pods that ask for devices and have no node. "
+        "Kinds: pod, claim, template, and workloads, whose pods without a node are explained (deploy, sts, ds, rs, rc, job, cronjob)",
     )
     parser.add_argument(
         "-f",
@@ -156,13 +157,32 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="file with manifests, - for standard input; explained as if they were applied, but nothing is applied; may be repeated",
+        help="file or directory with manifests, - for standard input; explained as if they were applied, but nothing is applied; may be repeated",
+    )
+    parser.add_argument(
+        "-R", "--recursive", action="store_true", help="with -f DIRECTORY: its subdirectories too"
+    )
+    parser.add_argument(
+        "-l",
+        "--selector",
+        default="",
+        metavar="LABELS",
+        help="only pods with these labels, for example app=train,tier!=test",
     )
     parser.add_argument(
         "-n",
         "--namespace",
         default="",
         help="namespace (default: the namespace of the context, or `default`)",
+    )
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="the pods of all namespaces"
+    )
+    parser.add_argument(
+        "-w",
+        "--watch",
+        action="store_true",
+        help="explain again when something changes, and print each answer that is another, until the pods have nodes or Ctrl-C",
     )
     parser.add_argument(
         "--from",
@@ -206,9 +226,9 @@ def _add_output(parser: argparse.ArgumentParser, *, lines: str = "") -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("text", "json"),
+        choices=("text", "json", "yaml"),
         default="text",
-        help="text, or one JSON document (docs/reference/documents.md) (default: text)",
+        help="text, or one document for programs (docs/reference/documents.md) (default: text)",
     )
     if lines:
         parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)

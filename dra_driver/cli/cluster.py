@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dra_driver.errors import Fatal
 from dra_driver.kube.auth import connect, from_kubeconfig
-from dra_driver.kube.cluster import read_cluster
+from dra_driver.kube.cluster import WHOLE_CLUSTER, Scope, read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.kubeconfig import load_kubeconfig
 from dra_driver.model.cluster import ClusterState, without_secrets
@@ -49,9 +49,9 @@ def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.en
     return Target(connection, config.namespace or DEFAULT_NAMESPACE)
 
 
-def read(found: Target) -> ClusterState:
+def read(found: Target, *, scope: Scope = WHOLE_CLUSTER) -> ClusterState:
     """Read everything in the cluster that `explain` needs, without secrets. Raises DriverError if the cluster cannot be read."""
-    return without_secrets(read_cluster(found.connection))
+    return without_secrets(read_cluster(found.connection, scope=scope))
 
 
 def _kubeconfig(given: str | None, environment: Mapping[str, str]) -> Path | None:

@@ -24,7 +24,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Play all steps. Returns the exit code: 0, 130 after Ctrl-C, 143 after SIGTERM."""
     begun = time.monotonic()
     played: list[DemoStep] = []
-    show = {"json": played.append, LINES: _show_json, "text": _show_text}[chosen.output]
+    show = {LINES: _show_json, "text": _show_text}.get(chosen.output, played.append)
     before = signal.signal(signal.SIGTERM, _end)
     try:
         with demo_stage(chosen.profile) as stage:
@@ -39,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show(_last(removed, time.monotonic() - begun))
     if played:
-        render.document(document(chosen.profile, played))
+        render.document(document(chosen.profile, played), chosen.output)
     return DONE
 
 
@@ -53,7 +53,7 @@ def _last(removed: Path, seconds: float) -> DemoStep:
 
 
 def document(profile: str, played: Sequence[DemoStep]) -> Demo:
-    """Return all steps as one document, for `-o json`."""
+    """Return all steps as one document, for `-o json` and `-o yaml`."""
     steps = [
         PlayedStep(step=step.name, title=step.title, facts=dict(step.facts)) for step in played
     ]

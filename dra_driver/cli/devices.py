@@ -40,8 +40,8 @@ def run(chosen: argparse.Namespace) -> int:
             claims_of.setdefault(prepared.device, []).append(claim)
     document = _document(settings.node, found, claims_of)
     match chosen.output:
-        case "json":
-            render.document(document)
+        case render.JSON | render.YAML:
+            render.document(document, chosen.output)
         case arguments.LINES:
             for device in document.devices:
                 render.json_line(msgspec.to_builtins(device))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents that `devices -o json` and `demo -o json` print.
+"""The documents that `devices` and `demo` print with `-o json` and `-o yaml`.
 
 Each has `apiVersion` and `kind`, as objects of Kubernetes have. A new version of the driver may add fields, but never removes or
 changes one. The schemas in docs/reference/schemas are generated from these classes, from `explain.outcome.Report` and from

@@ -4,12 +4,14 @@
 Another person may have written the files. So the size of the input, and the memory for reading it, are limited.
 """
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
 
+from dra_driver import PROJECT
 from dra_driver.cli.limits import more_memory
 from dra_driver.errors import Permanent
 from dra_driver.explain.subject.manifest import matters
@@ -17,6 +19,8 @@ from dra_driver.model.cluster import ClusterState, decode
 from dra_driver.model.yaml_documents import BadDocument, Document, documents
 
 STANDARD_INPUT = "-"
+SUFFIXES = (".json", ".yaml", ".yml")
+"""The files of a directory that are manifests, as for kubectl."""
 MOST_VALUES = 200_000
 MOST_TEXT = 6 * 1024 * 1024
 """Limits for all documents together, in values and characters. Documents without pods or devices are not counted."""
@@ -26,10 +30,13 @@ RECORD_COSTS = 16
 LEAST_FOR_A_RECORD = 64 * 1024 * 1024
 
 
-def manifests(names: list[str]) -> tuple[object, ...]:
-    """Read all files, and return the documents that matter for pods and devices. Raises Permanent if a file cannot be read."""
+def manifests(names: Sequence[str], *, recursive: bool = False) -> tuple[object, ...]:
+    """Read all files, and return the documents that matter for pods and devices. Raises Permanent if a file cannot be read.
+
+    Of a directory, the files are read that kubectl would read; with `recursive` also those of its subdirectories.
+    """
     kept = _Kept()
-    for name in names:
+    for name in (file for given in names for file in _files(given, recursive=recursive)):
         try:
             with _opened(name) as stream:
                 for document in documents(stream):
@@ -82,6 +89,34 @@ def record(name: str) -> ClusterState:
         ) from error
 
 
+def _files(name: str, *, recursive: bool) -> Iterator[str]:
+    """Yield the file itself, or the manifests in a directory, sorted by name. Raises Permanent if the directory has none."""
+    if "://" in name:
+        raise Permanent(
+            f"cannot read the manifest {name}: a URL is not fetched; try `curl -L {name} | {PROJECT} explain -f -`"
+        )
+    if name == STANDARD_INPUT or not Path(name).is_dir():
+        yield name
+        return
+    found = False
+    for folder, inner, files in os.walk(name, onerror=_raise):
+        # os.walk goes down into what is left of this list, in its order.
+        inner[:] = sorted(inner) if recursive else []
+        for file in sorted(files):
+            if file.endswith(SUFFIXES):
+                found = True
+                yield str(Path(folder) / file)
+    if not found:
+        below = "" if recursive else "; its subdirectories are read with -R"
+        raise Permanent(
+            f"cannot read the manifests in {name}: no file ends in {', '.join(SUFFIXES)}{below}"
+        )
+
+
+def _raise(error: OSError) -> NoReturn:
+    _unreadable("manifests in", str(error.filename), error)
+
+
 @contextmanager
 def _opened(name: str) -> Iterator[IO[bytes]]:
     if name == STANDARD_INPUT:
@@ -98,9 +133,5 @@ def _unreadable(what: str, name: str, error: OSError) -> NoReturn:
         if what == "record":
             reason += "; `dra-driver record` writes one"
     elif isinstance(error, IsADirectoryError):
-        reason = (
-            "it is a directory; give the files in it, each with -f"
-            if what == "manifest"
-            else "it is a directory"
-        )
+        reason = "it is a directory"
     raise Permanent(f"cannot read the {what} {name}: {reason}") from error

@@ -9,7 +9,7 @@ import argparse
 import gc
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dra_driver import PROJECT, __version__
 from dra_driver.errors import DriverError, Refused
@@ -39,8 +39,18 @@ class CommandLine(argparse.ArgumentParser):
 
     def error(self, message: str) -> "NoReturn":
         """Print the usage and the error, and exit."""
+        plain = _imported("dra_driver.model.printable").printable
         self.print_usage(sys.stderr)
-        self.exit(WRONG_USAGE, f"{self.prog}: error: {message}\n")
+        self.exit(WRONG_USAGE, f"{self.prog}: error: {plain(message)}\n")
+
+    def refuse(self, rest: Sequence[str]) -> "NoReturn":
+        """Print the usage and the arguments that this command does not have, and exit."""
+        options = self._option_string_actions
+        flags = [flag for one in rest if (flag := one.partition("=")[0]).startswith("-")]
+        meant = next(
+            (f"; did you mean {near}?" for flag in flags if (near := _near(flag, options))), ""
+        )
+        self.error(f"unrecognized arguments: {' '.join(rest)}{meant}")
 
 
 def parser(
@@ -56,6 +66,8 @@ def parser(
         sub = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
         if name == command:
             _imported("dra_driver.cli.arguments").add_arguments(name, sub)
+            # A command finds mistakes that argparse cannot see; its usage and exit code are the same for them.
+            sub.set_defaults(parser=sub)
     return top
 
 
@@ -72,7 +84,15 @@ def kubectl(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str], program: str, commands: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), "")
-    chosen = parser(command, program=program, commands=commands).parse_args(given)
+    top = parser(command, program=program, commands=commands)
+    if command and command not in commands:
+        near = _near(command, commands)
+        known = f"did you mean {near}?" if near else f"there are {', '.join(commands)}"
+        top.error(f"there is no command {command!r}; {known}")
+    chosen, rest = top.parse_known_args(given)
+    if rest:
+        # The parser of the command, not the one of all commands: its usage shows what the command takes.
+        chosen.parser.refuse(rest)
     module = _imported(f"dra_driver.cli.{chosen.command}")
     try:
         code: int = module.run(chosen)
@@ -80,6 +100,12 @@ def _run(given: Sequence[str], program: str, commands: Sequence[str]) -> int:
         _imported("dra_driver.cli.render").error(str(error))
         return REFUSED if isinstance(error, Refused) else NOT_DONE
     return code
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is most like `word`; "" if none is like it."""
+    found: list[str] = _imported("difflib").get_close_matches(word, list(known), 1)
+    return found[0] if found else ""
 
 
 def _imported(name: str) -> "Any":

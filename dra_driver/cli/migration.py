@@ -22,8 +22,8 @@ def run(chosen: argparse.Namespace) -> int:
         return COULD_NOT_TELL
     found = plan_migration(state, chosen.driver_name, node=chosen.node)
     match chosen.output:
-        case "json":
-            render.document(found)
+        case render.JSON | render.YAML:
+            render.document(found, chosen.output)
         case arguments.LINES:
             for node in found.nodes:
                 render.json_line(msgspec.to_builtins(node))

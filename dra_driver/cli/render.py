@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The only module that prints: text for people and JSON for programs.
+"""The only module that prints: text for people, JSON and YAML for programs.
 
 If the reader closes the pipe early (`| head`), the rest of the output is dropped, and that is no error. Any other failure to
 write, such as a full disk, is an error.
@@ -12,10 +12,18 @@ from collections.abc import Sequence
 from typing import TextIO
 
 import msgspec
+import yaml
 
 from dra_driver import PROJECT
 from dra_driver.errors import Permanent
 from dra_driver.model.printable import printable
+
+JSON, YAML = "json", "yaml"
+DOCUMENTS = (JSON, YAML)
+"""The values of -o that print one document for programs."""
+
+_without_reader: list[OSError] = []
+"""The error after which nobody reads standard output any more, if there was one."""
 
 
 def line(text: str = "") -> None:
@@ -27,6 +35,11 @@ def error(text: str) -> None:
     """Print a text on standard error, with control characters escaped. Never raises."""
     lines = (plain(one) for one in f"{PROJECT}: {text}".splitlines())
     _write(sys.stderr, "\n".join(lines))
+
+
+def is_read() -> bool:
+    """Return whether anybody may still read standard output: the reader has not closed the pipe."""
+    return not _without_reader
 
 
 def raw(content: bytes) -> None:
@@ -64,7 +77,10 @@ def _lost(stream: TextIO, problem: OSError) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
-    if stream is sys.stdout and not isinstance(problem, BrokenPipeError):
+    if stream is not sys.stdout:
+        return
+    _without_reader.append(problem)
+    if not isinstance(problem, BrokenPipeError):
         raise Permanent(
             f"cannot write to standard output: {problem}; free some space, or send the output elsewhere"
         ) from problem
@@ -85,9 +101,13 @@ def json_line(document: object) -> None:
     line(json.dumps(document, sort_keys=True))
 
 
-def document(content: msgspec.Struct) -> None:
-    """Print a whole document as JSON, for `-o json`."""
-    line(json.dumps(msgspec.to_builtins(content), indent=2))
+def document(content: msgspec.Struct, output: str = JSON) -> None:
+    """Print a whole document, for `-o json` and `-o yaml`: the same fields in the same order."""
+    text = json.dumps(msgspec.to_builtins(content), indent=2)
+    if output == YAML:
+        # Each document begins with a line of its own, so that a reader can tell the documents of --watch apart.
+        text = "---\n" + yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
+    line(text)
 
 
 def heading(text: str) -> None:
@@ -96,6 +116,6 @@ def heading(text: str) -> None:
 
 
 def colored() -> bool:
-    """Return whether to use colours: standard output is a terminal, and NO_COLOR is not set."""
+    """Return whether to use colours: standard output is a terminal that has them, and NO_COLOR is not set."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    return terminal and not os.environ.get("NO_COLOR")
+    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

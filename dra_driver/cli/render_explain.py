@@ -12,7 +12,14 @@ from typing import NamedTuple
 import msgspec
 
 from dra_driver.cli.render import plain
-from dra_driver.explain.outcome import ClaimReport, DeviceGroup, NodeGroup, Report, RequestReport
+from dra_driver.explain.outcome import (
+    ClaimReport,
+    DeviceGroup,
+    NodeGroup,
+    Report,
+    ReportList,
+    RequestReport,
+)
 from dra_driver.explain.remedy import about, fix
 from dra_driver.explain.verdict import (
     CapacityConsumed,
@@ -32,7 +39,7 @@ SHOWN_NODE_GROUPS = 8
 SHOWN_NAMES = 4
 SHOWN_FIXES = 5
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
-_COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
+COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
 
 
 class _Place(NamedTuple):
@@ -45,6 +52,28 @@ class _Place(NamedTuple):
 def document(report: Report) -> object:
     """Return the report as dicts and lists, for JSON. Every verdict is an object with the field `reason`."""
     return msgspec.to_builtins(report)
+
+
+def bold(words: str, *, color: bool) -> str:
+    """Return the words for a heading, with control characters escaped."""
+    return f"{_BOLD}{plain(words)}{_PLAIN}" if color else plain(words)
+
+
+def wrapped(words: str, width: int, *, indent: str = "", first: str = "") -> list[str]:
+    """Return the words as lines of at most `width` characters; only a single long word can be longer."""
+    return textwrap.wrap(
+        plain(" ".join(words.split())),
+        width,
+        initial_indent=first or indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def not_read(found: Report | ReportList, *, width: int, color: bool) -> list[str]:
+    """Return the lines about what could not be read; none if everything was."""
+    return list(_Writer(width, color=color).not_read(found))
 
 
 def text(report: Report, *, width: int, color: bool) -> list[str]:
@@ -60,7 +89,7 @@ class _Writer:
         self._color = color
 
     def report(self, report: Report) -> Iterator[str]:
-        mark = _COLORS[report.exit_code] if self._color else ""
+        mark = COLORS[report.exit_code] if self._color else ""
         title = plain(f"{report.subject}: {report.outcome}")
         yield f"{mark}{_BOLD}{title}{_PLAIN}" if self._color else title
         yield from self._wrapped(report.summary, 2)
@@ -85,7 +114,7 @@ class _Writer:
             yield self._heading("Not looked at")
             for one in report.passed_over:
                 yield from self._item(one)
-        yield from self._not_read(report)
+        yield from self.not_read(report)
 
     def _claim(self, claim: ClaimReport) -> Iterator[str]:
         origin = f", from {claim.origin}" if claim.origin else ""
@@ -157,7 +186,7 @@ class _Writer:
             for words, objects in list(advice.items())[:SHOWN_FIXES]:
                 yield from self._item(f"{_places(objects)}: {words}")
 
-    def _not_read(self, report: Report) -> Iterator[str]:
+    def not_read(self, report: Report | ReportList) -> Iterator[str]:
         gates = any(gap.resource == GATES_PATH for gap in report.not_read)
         gaps = [gap for gap in report.not_read if gap.resource != GATES_PATH]
         if gates:
@@ -175,21 +204,13 @@ class _Writer:
                 yield from self._item(f"{gap.resource}{name} ({gap.reason}): {gap.message}")
 
     def _heading(self, words: str) -> str:
-        words = plain(words)
-        return f"{_BOLD}{words}{_PLAIN}" if self._color else words
+        return bold(words, color=self._color)
 
     def _item(self, words: str, indent: int = 2) -> Iterator[str]:
         yield from self._wrapped(words, indent + 2, first=" " * indent + "- ")
 
     def _wrapped(self, words: str, indent: int, first: str = "") -> Iterator[str]:
-        yield from textwrap.wrap(
-            plain(" ".join(words.split())),
-            self._width,
-            initial_indent=first or " " * indent,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        yield from wrapped(words, self._width, indent=" " * indent, first=first)
 
 
 def _group(group: DeviceGroup) -> str:

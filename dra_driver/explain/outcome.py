@@ -12,7 +12,7 @@ import msgspec
 from dra_driver.explain.verdict import ChosenDevice, Verdict
 from dra_driver.model.cluster import NotRead
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
-from dra_driver.model.names import DOCUMENT_VERSION, EXPLANATION_KIND
+from dra_driver.model.names import DOCUMENT_VERSION, EXPLANATION_KIND, EXPLANATION_LIST_KIND
 
 Outcome = Literal[
     "devices fit",
@@ -99,7 +99,8 @@ class PodCount(_Part, frozen=True):
 class Report(_Part, frozen=True, kw_only=True):
     """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
-    `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores.
+    `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores. `alike` are
+    other pods, which ask for the same and so have the same answer.
     """
 
     api_version: str = DOCUMENT_VERSION
@@ -116,3 +117,30 @@ class Report(_Part, frozen=True, kw_only=True):
     not_read: tuple[NotRead, ...] = ()
     pods: PodCount | None = None
     passed_over: tuple[str, ...] = ()
+    alike: tuple[str, ...] = ()
+
+
+WORST_FIRST: tuple[Outcome, ...] = (
+    "devices do not fit",
+    "could not tell",
+    "devices fit, something else is in the way",
+    "devices fit",
+)
+"""The outcome of several reports together is the first of these that one of them has. A certain "no" comes before an unknown answer."""
+
+
+class ReportList(_Part, frozen=True, kw_only=True):
+    """The answer about several subjects: the worst outcome and exit code, and a report for each subject.
+
+    The reports have no `not_read` of their own: what could not be read is the same for all, and is in the list.
+    """
+
+    api_version: str = DOCUMENT_VERSION
+    kind: str = EXPLANATION_LIST_KIND
+    subject: str
+    outcome: Outcome
+    exit_code: int
+    summary: str
+    cluster: str = ""
+    items: tuple[Report, ...] = ()
+    not_read: tuple[NotRead, ...] = ()

@@ -54,8 +54,11 @@ def explain(
     state = readable(state)
     if node:
         node_named(state, node, recorded=recorded)
-    subjects = list(resolve(state, subject, recorded=recorded))
-    limits = Limits(node, cancelled)
+    return answer(list(resolve(state, subject, recorded=recorded)), Limits(node, cancelled))
+
+
+def answer(subjects: Sequence[Resolved], limits: Limits) -> Report:
+    """Return the report about what one subject means, in a cluster whose quantities can all be parsed."""
     pods = [one for one in subjects if isinstance(one, ResolvedPod)]
     report = _of_pods(pods, limits) if pods else _of_claims(subjects, limits)
     return _with_passed_over(report, subjects[0].passed_over)

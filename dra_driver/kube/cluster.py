@@ -8,14 +8,16 @@ error is an API server that cannot be reached at all.
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import Expired, Invalid, NotFound, NotServed
+from dra_driver.kube.base import Expired, Forbidden, Invalid, NotFound, NotServed
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, Identity
 from dra_driver.kube.discovery import (
@@ -39,9 +41,12 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.workload import PLURALS, StoredWorkload, with_parts
 from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, NotReadReason
 
 LIST_RETRIES = 2
+NAMESPACED = ("pods", "resourceclaims", "resourceclaimtemplates")
+"""The resources that somebody without rights for the whole cluster may still read in a namespace."""
 METRICS_BYTES = 64 * 1024 * 1024
 OPAQUE_CONTENT = "opaque content of {resource}"
 """The name of this gap: an object was read, but its opaque content was not. The scheduler does not look at it either."""
@@ -55,13 +60,27 @@ _GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$'
 Listed = TypeVar("Listed", bound=ApiValue)
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The namespace that the user asks about, if it is one; and the kinds of workloads that are read there, with what makes their pods."""
+
+    namespace: str = ""
+    workloads: tuple[str, ...] = ()
+
+
+WHOLE_CLUSTER = Scope()
+
+
 def read_cluster(
-    connection: Connection, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    connection: Connection,
+    *,
+    scope: Scope = WHOLE_CLUSTER,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> ClusterState:
     """The cluster as it is now. Raises DriverError if its API server cannot be reached."""
     transport = Transport(connection)
     try:
-        return _Reader(transport).read(now().isoformat(timespec="seconds"))
+        return _Reader(transport, scope).read(now().isoformat(timespec="seconds"))
     finally:
         transport.close()
 
@@ -69,8 +88,9 @@ def read_cluster(
 class _Reader:
     """Reads a cluster once, and collects what could not be read. Make a new one for each reading."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, scope: Scope) -> None:
         self._transport = transport
+        self._scope = scope
         self._not_read: list[NotRead] = []
         self._opaque: Counter[str] = Counter()
         self._found = ""  # for a message
@@ -96,6 +116,7 @@ class _Reader:
                 "resourceclaimtemplates", ResourceClaimTemplate, wire
             ),
             device_taint_rules=self._taint_rules(served),
+            workloads=tuple(self._workloads()),
             not_read=tuple(self._not_read),
         )
 
@@ -133,6 +154,14 @@ class _Reader:
             del self._not_read[before:]
         return ()
 
+    def _workloads(self) -> Iterator[StoredWorkload]:
+        for kind in with_parts(self._scope.workloads):
+            group, plural = PLURALS[kind]
+            root = f"/apis/{group}/v1" if group else "/api/v1"
+            path = self._in_namespace(f"{root}/{plural}")
+            for found in self._list(plural, StoredWorkload, path=path):
+                yield msgspec.structs.replace(found, kind=kind)
+
     def _resources(self, resource: str, kind: type[Listed], version: str) -> tuple[Listed, ...]:
         if version:
             return self._list(resource, kind, version=version)
@@ -141,8 +170,11 @@ class _Reader:
         self._not_read.append(NotRead(resource=resource, reason="not_served", message=message))
         return ()
 
-    def _list(self, resource: str, kind: type[Listed], *, version: str = "") -> tuple[Listed, ...]:
-        path = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
+    def _list(
+        self, resource: str, kind: type[Listed], *, version: str = "", path: str = ""
+    ) -> tuple[Listed, ...]:
+        usual = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
+        path = path or usual
         before = len(self._not_read)
         for _ in range(LIST_RETRIES):
             listing = Listing(self._transport, ApiCall("list", resource), path, self._unreadable)
@@ -156,11 +188,38 @@ class _Reader:
                 del self._not_read[before:]
                 continue  # the version of the first page expired before the last page: start again
             except DriverError as error:
-                self._note(resource, error)
-                return ()
+                return self._of_namespace(resource, kind, path, version, error)
         message = f"list {resource}: the list changed between its pages {LIST_RETRIES} times"
         self._not_read.append(NotRead(resource=resource, reason="failed", message=message))
         return ()
+
+    def _of_namespace(
+        self, resource: str, kind: type[Listed], path: str, version: str, error: DriverError
+    ) -> tuple[Listed, ...]:
+        """Note that the objects of the whole cluster could not be read. If the right is missing: return those of the namespace alone."""
+        found: tuple[Listed, ...] = ()
+        message = str(error)
+        if isinstance(error, Forbidden) and self._scope.namespace and resource in NAMESPACED:
+            before = len(self._not_read)
+            there = self._in_namespace(path)
+            if there != path:
+                found = self._list(resource, kind, version=version, path=there)
+                if self._lacks_all(before):
+                    del self._not_read[before:]
+                else:
+                    message += f"; only those of namespace {self._scope.namespace} were read"
+        self._not_read.append(NotRead(resource=resource, reason=_reason(error), message=message))
+        return found
+
+    def _lacks_all(self, before: int) -> bool:
+        return any(not gap.name for gap in self._not_read[before:])
+
+    def _in_namespace(self, path: str) -> str:
+        """Return the path of the same resource in the namespace alone."""
+        root, _, plural = path.rpartition("/")
+        if root.rpartition("/")[0].endswith("/namespaces"):
+            return path
+        return f"{root}/namespaces/{quote(self._scope.namespace, safe='')}/{plural}"
 
     def _loaded(
         self, resource: str, kind: type[Listed], item: Found, version: str

@@ -30,6 +30,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplateSpec,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.workload import StoredWorkload
 from dra_driver.model.names import CLUSTER_RECORD_KIND, DOCUMENT_VERSION
 
 POD_SCHEDULED = "PodScheduled"
@@ -66,7 +67,8 @@ class ClusterState(ApiValue, frozen=True):
 
     `kubernetes_version` is the API server's ("v1.37.1"), empty if unknown. `feature_gates` has only the gates whose state is
     known; for the others the defaults of the release count (`dra_driver.model.gates`). `served` lists the versions of
-    resource.k8s.io, the newest first. Namespaces have only name and labels.
+    resource.k8s.io, the newest first. Namespaces have only name and labels. `workloads` has only what the user asks about; a record
+    has none.
     """
 
     recorded_at: str = ""
@@ -81,6 +83,7 @@ class ClusterState(ApiValue, frozen=True):
     resource_claims: tuple[ResourceClaim, ...] = ()
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
+    workloads: tuple[StoredWorkload, ...] = ()
     not_read: tuple[NotRead, ...] = ()
 
     @property
@@ -190,6 +193,7 @@ def without_secrets(state: ClusterState) -> ClusterState:
             _template(_plain(t)) for t in state.resource_claim_templates
         ),
         device_taint_rules=tuple(_plain(rule) for rule in state.device_taint_rules),
+        workloads=tuple(_plain(workload) for workload in state.workloads),
     )
 
 
@@ -203,6 +207,7 @@ _Object = TypeVar(
     ResourceClaim,
     ResourceClaimTemplate,
     DeviceTaintRule,
+    StoredWorkload,
 )
 
 

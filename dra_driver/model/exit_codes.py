@@ -32,10 +32,11 @@ COMMANDS = {
     },
     "devices": {DONE: "shown", NOT_DONE: "the devices or the state file could not be read"},
     "explain": {
-        DONE: "it fits",
+        DONE: "it fits, or no pod waits for devices",
         NOT_DONE: "the devices do not fit",
         COULD_NOT_TELL: "could not tell",
         WITH_RESERVATION: "the devices fit but something else keeps the pod pending",
+        INTERRUPTED: "interrupted before there was an answer",
     },
     "record": {
         DONE: "written",

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does an object of this name exist? If not, the error message names similar objects, or a command that lists the objects."""
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.names import full_name
-from dra_driver.explain.subject.subject import ClaimSubject, PodSubject, TemplateSubject
+from dra_driver.explain.subject.subject import NamedSubject
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemplate
 from dra_driver.model.cluster import ClusterState
 
 _SHOWN = 4
+_VERY_NEAR = 0.8
 Found = TypeVar("Found", ResourceClaim, ResourceClaimTemplate, Pod, Namespace)
 
 
@@ -26,7 +28,7 @@ class Cluster:
 
 def named(
     objects: Sequence[Found],
-    subject: PodSubject | ClaimSubject | TemplateSubject,
+    subject: NamedSubject,
     kind: str,
     where: Cluster,
 ) -> Found:
@@ -43,13 +45,25 @@ def named(
         look = (
             f"look with `kubectl get {kind}s --all-namespaces`, or give another namespace with -n"
         )
-        if where.recorded:
-            look = f"it has {_listed([full_name(one.metadata) for one in objects])}"
+        there = [
+            one.metadata.name for one in objects if one.metadata.namespace == subject.namespace
+        ]
+        if near := meant(subject.name, there):
+            look = near
+        elif where.recorded:
+            look = f"it has {listed([full_name(one.metadata) for one in objects])}"
         raise _not_there(where, kind, name, look)
     return found
 
 
-def _listed(names: Sequence[str]) -> str:
+def meant(name: str, names: Sequence[str]) -> str:
+    """Return the question whether another name was meant; "" if none of `names` is like this one."""
+    near = difflib.get_close_matches(name, names, 1, _VERY_NEAR)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are if not all are shown."""
     more = f", … ({len(names):,})" if len(names) > _SHOWN else ""
     return (", ".join(names[:_SHOWN]) or "none") + more
 
@@ -85,5 +99,5 @@ def node_named(state: ClusterState, name: str, *, recorded: bool = False) -> Nod
             return node
     look = "look with `kubectl get nodes`"
     if recorded:
-        look = f"it has {_listed([one.metadata.name for one in state.nodes])}"
+        look = f"it has {listed([one.metadata.name for one in state.nodes])}"
     raise _not_there(Cluster(state, recorded), "node", name, look)

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
 from dra_driver.explain.subject.workloads import Workload
 from dra_driver.explain.verdict import ClaimMissing, Verdict
 from dra_driver.model.api.core import Pod
@@ -35,6 +36,35 @@ class TemplateSubject:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadSubject:
+    """A workload of the cluster, such as a Deployment; `explain` answers for those of its pods that have no node yet."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def title(self) -> str:
+        """The workload's name in messages."""
+        return f"{self.kind.lower()} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSubject:
+    """All pods that have no node yet and ask for devices: of the namespace, or of all if it is ""; with `labels` only those that match."""
+
+    namespace: str
+    labels: LabelSelector = EVERYTHING
+
+    @property
+    def title(self) -> str:
+        """What the pods are called in messages."""
+        where = f"namespace {self.namespace}" if self.namespace else "all namespaces"
+        chosen = f" with {self.labels.text}" if self.labels.text else ""
+        return f"pending pods of {where}{chosen}"
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestSubject:
     """Decoded objects of YAML or JSON files.
 
@@ -46,7 +76,11 @@ class ManifestSubject:
     source: str
 
 
-Subject = PodSubject | ClaimSubject | TemplateSubject | ManifestSubject
+NamedSubject = PodSubject | ClaimSubject | TemplateSubject
+Subject = NamedSubject | ManifestSubject
+"""What has one report."""
+ManyPods = WorkloadSubject | PendingSubject
+"""What has a report for each of its pods that have no node."""
 
 
 @dataclass(frozen=True, slots=True)

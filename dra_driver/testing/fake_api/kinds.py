@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.api.workload import PLURALS
 
 Object = dict[str, Any]
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+WORKLOAD_GROUPS = ("apps", "batch")
+"""The other groups; each has the version v1."""
 
 _CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 _EXACT_FIELDS = (
@@ -96,6 +100,10 @@ KINDS = {
             "nodes", "Node", "", namespaced=False, has_status=True, created_with_status=True
         ),
         ResourceKind("namespaces", "Namespace", "", namespaced=False, has_status=True),
+        *(
+            ResourceKind(plural, name, group, namespaced=True, has_status=True)
+            for name, (group, plural) in PLURALS.items()
+        ),
         ResourceKind(
             "events", "Event", "", namespaced=True, selectable=("involvedObject.name", "reason")
         ),

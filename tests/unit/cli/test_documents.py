@@ -65,9 +65,25 @@ def test_an_explanation_is_a_document(kubeconfig: str, capsys: pytest.CaptureFix
     assert_is("Explanation", json.loads(capsys.readouterr().out))
 
 
-def test_no_answer_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "pod/x", "--from", "/no/such/file", "-o", "json"]) == 2
-    assert_is("Explanation", json.loads(capsys.readouterr().out))
+def test_several_explanations_are_a_document(
+    kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subjects = ("claim/c", "claim/none")
+    assert main(["explain", *subjects, "--kubeconfig", kubeconfig, "-o", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert_is("ExplanationList", document)
+    for item in document["items"]:
+        assert_is("Explanation", item)
+
+
+@pytest.mark.parametrize(
+    ("subject", "kind"), [("pod/x", "Explanation"), ("deploy/x", "ExplanationList")]
+)
+def test_no_answer_is_a_document_too(
+    capsys: pytest.CaptureFixture[str], subject: str, kind: str
+) -> None:
+    assert main(["explain", subject, "--from", "/no/such/file", "-o", "json"]) == 2
+    assert_is(kind, json.loads(capsys.readouterr().out))
 
 
 def test_a_record_is_a_document(kubeconfig: str, tmp_path: Path) -> None:

@@ -161,10 +161,9 @@ def test_a_manifest_that_cannot_be_read_is_a_sentence(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["node/n1"],
         ["pod/"],
-        ["pod", "a", "b"],
+        ["claim"],
         ["pod/a", "-f", "file"],
         ["pod/a", "--no-such-flag"],
         ["pod/a", "-o", "xml"],
@@ -197,7 +196,7 @@ def test_what_nobody_foresaw_says_nothing_about_devices(
     def fail(*_: object, **__: object) -> None:
         raise OverflowError("timestamp too large")
 
-    monkeypatch.setattr("dra_driver.cli.explain.explain", fail)
+    monkeypatch.setattr("dra_driver.cli.question.explain", fail)
     assert ask(tmp_path, "claim/fits", "-o", output) == 2
     captured = capsys.readouterr()
     assert "OverflowError: timestamp too large" in captured.err
@@ -272,7 +271,7 @@ def test_a_manifest_that_is_not_there_is_told_first_and_alone(tmp_path: Path, ca
     assert said(capsys, "-f", file) == told
     assert said(capsys, "-f", file, "--from", "/nor-this") == told
     assert said(capsys, "-f", str(tmp_path)) == (
-        f"dra-driver: cannot read the manifest {tmp_path}: it is a directory; give the files in it, each with -f\n"
+        f"dra-driver: cannot read the manifests in {tmp_path}: no file ends in .json, .yaml, .yml; its subdirectories are read with -R\n"
     )
 
 

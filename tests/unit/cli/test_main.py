@@ -47,6 +47,29 @@ def test_wrong_usage_is_exit_code_64(capsys, arguments: list[str]) -> None:
     assert "usage: dra-driver" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "usage", "said"),
+    [
+        (["explan", "pod/x"], "dra-driver [-h]", "no command 'explan'; did you mean explain?"),
+        (["fly"], "dra-driver [-h]", "no command 'fly'; there are run, devices, explain,"),
+        (["explain", "--no-such"], "dra-driver explain [-h]", "arguments: --no-such\n"),
+        (["record", "f", "more"], "dra-driver record [-h]", "arguments: more\n"),
+        (["devices", "--jsn=1"], "dra-driver devices [-h]", "--jsn=1; did you mean --json?\n"),
+        (["explain", "--a\033[31m"], "dra-driver explain [-h]", "arguments: --a\\x1b[31m\n"),
+    ],
+)
+def test_wrong_usage_shows_the_usage_of_the_command_and_what_was_meant(
+    capsys, arguments: list[str], usage: str, said: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 64
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"usage: {usage}")
+    assert said in captured.err
+
+
 def test_an_error_is_one_line_and_exit_code_1(capsys, tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     assert main(["devices", "--config", str(missing)]) == 1

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is printed, and where."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dra_driver.cli import render
+from dra_driver.cli.documents import Demo, PlayedStep
 
 BOTH = 'from dra_driver.cli import render; render.line("a"); render.raw(b"b"); render.line("c")'
 
@@ -68,6 +71,32 @@ except Permanent as error:
 def test_without_standard_output_nothing_is_written() -> None:
     code = f"import sys; sys.stdout = None; {BOTH}; sys.exit(render.colored())"
     assert run(code) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("environment", "colored"),
+    [({"TERM": "xterm"}, 1), ({"TERM": "dumb"}, 0), ({"TERM": "xterm", "NO_COLOR": "1"}, 0)],
+)
+def test_only_a_terminal_that_has_colours_gets_them(
+    environment: dict[str, str], colored: int
+) -> None:
+    code = "import sys; from dra_driver.cli import render; sys.exit(render.colored())"
+    terminal, other_end = os.openpty()
+    inherited = {key: os.environ[key] for key in os.environ if key not in ("NO_COLOR", "TERM")}
+    assert run(code, stdout=other_end, env={**inherited, **environment}) == (colored, "")
+    os.close(terminal)
+    os.close(other_end)
+
+
+def test_a_document_says_the_same_as_json_and_as_yaml(capsys) -> None:
+    found = Demo(profile="h100x8\u202e", steps=(PlayedStep(step="1", title="no", facts={"a": 1}),))
+    render.document(found)
+    shown = json.loads(capsys.readouterr().out)
+    render.document(found, "yaml")
+    out = capsys.readouterr().out
+    assert out.startswith("---\napiVersion: gpu.dra-driver.dev/v1\nkind: Demo\n")
+    assert "\u202e" not in out
+    assert yaml.safe_load(out) == shown
 
 
 def test_what_the_output_cannot_encode_is_spelled_out() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dra_driver.errors import DriverError, Temporary
-from dra_driver.kube.cluster import read_cluster
+from dra_driver.kube.cluster import Scope, read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.model.api.core import Namespace
 from dra_driver.model.api.meta import ObjectMeta
@@ -65,6 +65,53 @@ def test_everything_that_decides_about_devices_is_read(version: str) -> None:
     assert request.exactly is not None
     assert request.exactly.device_class_name == "gpu"
     assert state.not_read == ()
+
+
+def test_workloads_are_read_where_they_are_asked_about_with_what_makes_their_pods() -> None:
+    with FakeApi() as api:
+        api.tell_gates({})
+        for plural in ("deployments", "replicasets", "jobs", "replicationcontrollers"):
+            api.put(
+                plural, {"metadata": {"name": plural, "namespace": "ns"}, "spec": {"replicas": 2}}
+            )
+            api.put(plural, {"metadata": {"name": "other", "namespace": "other"}})
+        api.faults.status(403, verb="list", resource="jobs")
+        scope = Scope("ns", ("Deployment", "ReplicationController", "Job"))
+        connection = Connection(api.url, source="this test")
+        state = read_cluster(connection, scope=scope, now=lambda: NOW)
+        assert read(api).workloads == ()
+    assert [(one.kind, one.metadata.name, one.wanted) for one in state.workloads] == [
+        ("Deployment", "deployments", 2),
+        ("ReplicationController", "replicationcontrollers", 2),
+        ("ReplicaSet", "replicasets", 2),
+    ]
+    assert [(gap.resource, gap.reason) for gap in state.not_read] == [("jobs", "forbidden")]
+
+
+def test_without_rights_for_the_cluster_the_namespace_is_read() -> None:
+    with FakeApi() as api:
+        api.tell_gates({})
+        fill(api)
+        api.put("pods", {"metadata": {"namespace": "other", "name": "q"}})
+        for resource in ("pods", "resourceclaims", "nodes"):
+            api.faults.status(403, verb="list", resource=resource)
+        api.faults.status(403, verb="list", resource="resourceclaimtemplates", times=2)
+        connection = Connection(api.url, source="this test")
+        state = read_cluster(connection, scope=Scope("team"), now=lambda: NOW)
+        paths = [one.path.partition("?")[0] for one in api.requests]
+    assert [one.metadata.name for one in state.pods] == ["p"]
+    assert [one.metadata.name for one in state.resource_claims] == ["c"]
+    assert (state.nodes, state.resource_claim_templates) == ((), ())
+    assert "/api/v1/namespaces/team/pods" in paths
+    assert [
+        (gap.resource, gap.reason, "; only those of namespace team were read" in gap.message)
+        for gap in state.not_read
+    ] == [
+        ("nodes", "forbidden", False),
+        ("pods", "forbidden", True),
+        ("resourceclaims", "forbidden", True),
+        ("resourceclaimtemplates", "forbidden", False),
+    ]
 
 
 def test_taint_rules_are_looked_for_in_every_version_that_may_have_them() -> None:

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has something changed in the cluster that decides about devices? Watches tell; what changed is of no interest here.
+
+Each resource has a watch of its own, from the version that its list has now. Only metadata are sent. If a watch breaks, the next
+one begins at a new version, and counts as a change: something may have happened in between. If the right to watch is missing, this
+is told, and a change is assumed every UNWATCHED_SECONDS.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from typing import Self
+from urllib.parse import quote
+
+import urllib3
+
+from dra_driver.errors import DriverError
+from dra_driver.kube.base import Expired, Invalid, Malformed, NotFound, NotServed
+from dra_driver.kube.cluster import TAINT_RULE_VERSIONS
+from dra_driver.kube.connection import Connection
+from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES
+from dra_driver.kube.failures import ApiCall
+from dra_driver.kube.transport import METADATA_ONLY, Exchange, Transport
+from dra_driver.kube.watch import SILENT_WATCH_SECONDS, read_event, read_lines
+from dra_driver.model.api.workload import PLURALS, with_parts
+
+WATCH_SECONDS = 300
+UNWATCHED_SECONDS = 30.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+ONE_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_RULES = "devicetaintrules"
+_CORE = ("nodes", "pods", "namespaces")
+_OF_DEVICES = ("deviceclasses", "resourceslices", "resourceclaims", "resourceclaimtemplates")
+Resources = Sequence[tuple[str, str]]
+"""The name and the path of each resource."""
+
+
+def deciding(served: Sequence[str], kinds: Sequence[str] = (), namespace: str = "") -> Resources:
+    """Return the resources that decide about devices, and the workloads of these kinds in the namespace.
+
+    `served` are the versions of resource.k8s.io. Any of them may have the DeviceTaintRules.
+    """
+    paths = [(resource, f"/api/v1/{resource}") for resource in _CORE]
+    version = next((wire.version for wire in WIRES if wire.version in served), "")
+    if version:
+        paths += ((name, f"{DISCOVERY_PATH}/{version}/{name}") for name in _OF_DEVICES)
+    rules = (one for one in TAINT_RULE_VERSIONS if one in served)
+    paths += ((_RULES, f"{DISCOVERY_PATH}/{version}/{_RULES}") for version in rules)
+    for kind in with_parts(kinds):
+        group, plural = PLURALS[kind]
+        root = f"/apis/{group}/v1" if group else "/api/v1"
+        paths.append((plural, f"{root}/namespaces/{quote(namespace, safe='')}/{plural}"))
+    return paths
+
+
+class Changes:
+    """Watches these resources, as long as its block lasts. `tell` gets a sentence about each that cannot be watched."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        resources: Resources,
+        *,
+        tell: Callable[[str], object],
+        unwatched_seconds: float = UNWATCHED_SECONDS,
+    ) -> None:
+        self._transport = Transport(connection)
+        self._resources = resources
+        self._tell = tell
+        self._unwatched_seconds = unwatched_seconds
+        self._changed = Event()
+        self._stop = Event()
+        self._unwatched: list[str] = []
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        begun = [Event() for _ in self._resources]
+        for (resource, path), event in zip(self._resources, begun, strict=True):
+            Thread(
+                target=self._watch,
+                args=(resource, path, event),
+                name=f"changes-of-{resource}",
+                daemon=True,
+            ).start()
+        for event in begun:
+            event.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._transport.close()
+
+    def wait(self, *, rest: float) -> None:
+        """Wait so many seconds, and then until something has changed since the last call."""
+        self._stop.wait(rest)
+        self._changed.wait(self._unwatched_seconds if self._unwatched else None)
+        self._changed.clear()
+
+    def _watch(self, resource: str, path: str, begun: Event) -> None:
+        """Watch one resource until the end. `begun` is set once a change from now on is noticed, or it is known that none is."""
+        pause = FIRST_PAUSE_SECONDS
+        while not self._stop.is_set():
+            try:
+                version = self._version(resource, path)
+                if begun.is_set():
+                    # Not earlier: a change before this version would be noticed by nobody.
+                    self._changed.set()
+                begun.set()
+                self._follow(resource, path, version)
+                pause = FIRST_PAUSE_SECONDS
+            except (NotFound, NotServed):
+                break  # not served: nothing of it can change
+            except Invalid as error:
+                self._is_unwatched(resource, error)
+                break
+            except Expired:
+                pass
+            except (DriverError, urllib3.exceptions.HTTPError):
+                begun.set()
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            self._stop.wait(pause)
+        begun.set()
+
+    def _is_unwatched(self, resource: str, error: DriverError) -> None:
+        with self._lock:
+            self._unwatched.append(resource)
+            self._tell(f"{error}; so it is looked at every {self._unwatched_seconds:g} s")
+        self._changed.set()
+
+    def _version(self, resource: str, path: str) -> str:
+        """Return the present version of the list."""
+        exchange = Exchange(
+            ApiCall("list", resource), "GET", path, {"limit": "1"}, accept=METADATA_ONLY
+        )
+        metadata = self._transport.request(exchange).get("metadata")
+        version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else ""
+        return str(version or "")
+
+    def _follow(self, resource: str, path: str, version: str) -> None:
+        call = ApiCall("watch", resource)
+        query = {
+            "watch": "1",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        exchange = Exchange(call, "GET", path, query, accept=ONE_METADATA)
+        response = self._transport.open_watch(
+            exchange, read_timeout_seconds=WATCH_SECONDS + SILENT_WATCH_SECONDS
+        )
+        for line in read_lines(response, self._stop):
+            with suppress(Malformed):  # an object that cannot be read has changed too
+                read_event(call, line)
+            self._changed.set()

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several subjects at once: a report for each, the worst outcome of all, and equal pods only once."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.errors import Permanent
+from dra_driver.explain.several import explain_several, settled
+from dra_driver.explain.subject.subject import (
+    ClaimSubject,
+    PendingSubject,
+    PodSubject,
+    TemplateSubject,
+    WorkloadSubject,
+)
+from dra_driver.explain.verdict import CouldNotTell
+from dra_driver.model.api.core import Pod
+from dra_driver.model.api.resource_claim import ResourceClaimTemplate
+from dra_driver.model.api.workload import StoredWorkload
+from dra_driver.model.cluster import ClusterState, NotRead
+from tests.e2e import fleet as words
+from tests.e2e.fleet import HOME, devices, request, resource_slice
+from tests.unit.explain.clusters import holder, state
+
+Object = dict[str, Any]
+NEVER = request(cel="false")
+JOB = WorkloadSubject("Job", "ns", "train")
+
+
+def claim(name: str, *requests: Object, pod: str = "", **more: Any) -> Object:
+    made = words.claim(*requests, name=name)
+    owner = {"kind": "Pod", "name": pod, "uid": f"uid-{pod}", "controller": True}
+    made["metadata"] |= {"namespace": "ns", **({"ownerReferences": [owner]} if pod else {}), **more}
+    return made
+
+
+def template(name: str, *requests: Object) -> ResourceClaimTemplate:
+    made = words.template(*requests, name=name)
+    made["metadata"]["namespace"] = "ns"
+    return msgspec.convert(made, ResourceClaimTemplate)
+
+
+def pod(name: str, of: Object, owner: str = "", **parts: Any) -> Pod:
+    made = words.pod(of=of)
+    made["metadata"] |= {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+    if owner:
+        reference = {"kind": "Job", "name": owner, "uid": f"uid-{owner}", "controller": True}
+        made["metadata"]["ownerReferences"] = [reference]
+    made["spec"] |= parts.pop("spec", {})
+    return msgspec.convert({**made, **parts}, Pod)
+
+
+def cluster(*pods: Pod, claims: tuple[Object, ...] = (), **fields: Any) -> ClusterState:
+    known = state(resource_slice(devices(1)), *claims)
+    templates = (template("never", NEVER), template("fits"))
+    return msgspec.structs.replace(known, pods=pods, resource_claim_templates=templates, **fields)
+
+
+def subjects_of(cluster: ClusterState, *subjects: Any, **more: Any) -> dict[str, int]:
+    found = explain_several(cluster, subjects, **more)
+    return {one.subject: one.exit_code for one in found.items}
+
+
+BY_NAME = {"resourceClaimName": "one"}
+FITS = {"resourceClaimTemplateName": "fits"}
+NEVER_FITS = {"resourceClaimTemplateName": "never"}
+
+
+def test_the_outcome_is_the_worst_and_each_subject_has_its_report() -> None:
+    known = cluster(
+        pod("a", BY_NAME), pod("b", NEVER_FITS), claims=(claim("one"), claim("two", NEVER))
+    )
+    found = explain_several(
+        known, [PodSubject("ns", "a"), ClaimSubject("ns", "two"), PodSubject("ns", "none")]
+    )
+    assert [one.exit_code for one in found.items] == [0, 1, 2]
+    assert (found.outcome, found.exit_code) == ("devices do not fit", 1)
+    assert found.subject == "pod ns/a, claim ns/two, pod ns/none"
+    assert found.summary == "devices do not fit: 1; could not tell: 1; devices fit: 1"
+    assert "there is no pod ns/none in this cluster" in found.items[2].summary
+    assert found.cluster == "v1.37.1"
+
+
+@pytest.mark.parametrize(
+    ("subjects", "code"),
+    [
+        (["a", "a-gated"], 3),
+        (["a", "none", "a-gated"], 2),
+        (["none", "b"], 1),
+        (["a", "a"], 0),
+    ],
+)
+def test_a_certain_no_is_worse_than_not_knowing(subjects: list[str], code: int) -> None:
+    gated = pod("a-gated", BY_NAME, spec={"schedulingGates": [{"name": "g"}]})
+    known = cluster(pod("a", BY_NAME), pod("b", NEVER_FITS), gated, claims=(claim("one"),))
+    assert explain_several(known, [PodSubject("ns", one) for one in subjects]).exit_code == code
+
+
+def test_what_could_not_be_read_is_said_once() -> None:
+    gap = NotRead(resource="resourceclaims", reason="malformed", name="ns/x", message="bad")
+    known = cluster(pod("a", NEVER_FITS), pod("b", FITS), not_read=(gap,))
+    found = explain_several(known, [PendingSubject("ns")])
+    assert found.not_read == (gap,)
+    assert [one.not_read for one in found.items] == [(), ()]
+
+
+def test_all_pending_pods_are_explained_and_none_is_an_answer() -> None:
+    known = cluster(pod("a", BY_NAME), pod("b", NEVER_FITS), claims=(claim("one"),))
+    found = explain_several(known, [PendingSubject("")])
+    assert [one.subject for one in found.items] == ["pod ns/a", "pod ns/b"]
+    assert found.subject == "pending pods of all namespaces"
+    assert found.summary == (
+        "2 pods that ask for devices wait for a node; devices do not fit: 1; devices fit: 1"
+    )
+    none = explain_several(cluster(), [PendingSubject("")])
+    assert (none.exit_code, none.items) == (0, ())
+    assert none.summary == "no pod that asks for devices waits for a node"
+
+
+def test_pods_that_ask_for_the_same_are_explained_once() -> None:
+    pods = [pod(f"train-{number}", NEVER_FITS, "train") for number in range(3)]
+    other = pod("train-3", NEVER_FITS, "train", spec={"nodeSelector": {"a": "b"}})
+    known = cluster(*pods, other, pod("x", NEVER_FITS), pod("y", FITS))
+    found = explain_several(known, [PendingSubject("ns")])
+    assert {one.subject: one.alike for one in found.items} == {
+        "pod ns/train-0": ("ns/train-1", "ns/train-2", "ns/x"),
+        "pod ns/train-3": (),
+        "pod ns/y": (),
+    }
+    assert found.summary.endswith(
+        "devices do not fit: 5; devices fit, something else is in the way: 1"
+    )
+
+
+def made(
+    name: str, *requests: Object, status: Object | None = None, **more: Any
+) -> tuple[Pod, Object]:
+    """A pod of a Job, and the claim that the controller made for it."""
+    entry = {"name": "devices", "resourceClaimName": f"{name}-gpu"}
+    said = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", **(status or {})}
+    ]
+    owner = pod(
+        name,
+        {"resourceClaimTemplateName": "fits"},
+        "train",
+        status={"resourceClaimStatuses": [entry], "conditions": said, "phase": "Pending"},
+    )
+    return owner, claim(f"{name}-gpu", *requests, **{"pod": name, **more})
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        made("b", NEVER),
+        made("b", pod="somebody"),
+        made("b", deletionTimestamp="2026-01-01T00:00:00Z"),
+        made("b", status={"message": "another"}),
+    ],
+    ids=["spec", "owner", "deleted", "condition"],
+)
+def test_pods_with_another_answer_are_not_alike(second: tuple[Pod, Object]) -> None:
+    first, equal = made("a"), made("c")
+    both = cluster(first[0], equal[0], claims=(first[1], equal[1]))
+    (only,) = explain_several(both, [PendingSubject("ns")]).items
+    assert only.alike == ("ns/c",)
+    known = cluster(first[0], second[0], claims=(first[1], second[1]))
+    assert [one.alike for one in explain_several(known, [PendingSubject("ns")]).items] == [(), ()]
+
+
+def test_the_words_about_a_workload_are_in_the_summary() -> None:
+    pods = (
+        pod("t-0", NEVER_FITS, "train"),
+        pod("t-1", NEVER_FITS, "train", spec={"nodeName": HOME}),
+    )
+    stored = {"kind": "Job", "metadata": {"name": "train", "namespace": "ns", "uid": "uid-train"}}
+    known = cluster(*pods, workloads=(workload := convert(stored, parallelism=3),))
+    found = explain_several(known, [JOB])
+    assert found.summary.startswith("1 of 2 pods wait for a node; devices do not fit: 1; could not")
+    assert [one.exit_code for one in found.items] == [1, 2]
+    assert found.items[1].subject == "job ns/train"
+    assert "it wants 3 pods and has 2" in found.items[1].summary
+    several = explain_several(known, [JOB, PodSubject("ns", "t-0")])
+    assert several.summary.startswith("job ns/train: 1 of 2 pods wait for a node; ")
+    assert not settled(known, [JOB])
+    assert workload.wanted == 3
+
+
+def convert(stored: Object, **spec: Any) -> StoredWorkload:
+    return msgspec.convert({**stored, "spec": spec}, StoredWorkload)
+
+
+def test_what_cannot_be_found_is_an_error_if_it_is_all_that_is_asked() -> None:
+    with pytest.raises(Permanent, match="there is no job ns/train in this cluster"):
+        explain_several(cluster(), [JOB])
+    assert subjects_of(cluster(), JOB, JOB) == {"job ns/train": 2}
+    with pytest.raises(Permanent, match="there is no node nope in the record: it has"):
+        explain_several(cluster(), [JOB], node="nope", recorded=True)
+
+
+def test_one_node_and_the_end_of_the_time_hold_for_each_pod() -> None:
+    known = cluster(pod("a", BY_NAME), claims=(claim("one"),))
+    (found,) = explain_several(known, [PendingSubject("ns")], node=HOME).items
+    assert [node.nodes for node in found.nodes] == [(HOME,)]
+    (late,) = explain_several(known, [PendingSubject("ns")], cancelled=lambda: True).items
+    assert late.exit_code == 2
+    assert late.verdicts == (CouldNotTell("timeout", late.summary),)
+    assert late.nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_settled"),
+    [
+        (PodSubject("ns", "waits"), False),
+        (PodSubject("ns", "runs"), True),
+        (PodSubject("ns", "gone"), True),
+        (ClaimSubject("ns", "one"), False),
+        (ClaimSubject("ns", "holder"), True),
+        (ClaimSubject("ns", "gone"), True),
+        (TemplateSubject("ns", "fits"), False),
+        (TemplateSubject("ns", "gone"), True),
+        (PendingSubject("ns"), False),
+        (JOB, True),
+    ],
+)
+def test_what_has_its_devices_or_is_gone_is_settled(subject: Any, *, is_settled: bool) -> None:
+    pods = (pod("waits", BY_NAME), pod("runs", BY_NAME, spec={"nodeName": HOME}))
+    known = cluster(*pods, claims=(claim("one"), holder("gpu-0")))
+    assert settled(known, [subject]) is is_settled
+
+
+@pytest.mark.parametrize(
+    ("subject", "resource"),
+    [
+        (PodSubject("ns", "gone"), "pods"),
+        (ClaimSubject("ns", "gone"), "resourceclaims"),
+        (TemplateSubject("ns", "gone"), "resourceclaimtemplates"),
+        (JOB, "jobs"),
+        (JOB, "pods"),
+        (WorkloadSubject("Deployment", "ns", "web"), "replicasets"),
+    ],
+)
+def test_what_could_not_be_read_is_not_settled(subject: Any, resource: str) -> None:
+    gap = NotRead(resource=resource, reason="failed", message="no answer")
+    assert not settled(cluster(not_read=(gap,)), [subject])
+    other = NotRead(resource="/metrics", reason="forbidden", message="no")
+    assert settled(cluster(not_read=(other,)), [subject])
