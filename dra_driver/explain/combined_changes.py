@@ -108,7 +108,7 @@ def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Gi
 
 def _missed(miss: Miss) -> int:
     """Return the weight of the reasons against the device. All devices here are of the right driver, so only this part differs."""
-    return miss.distance[1]
+    return miss.distance[2]
 
 
 def _unselected(miss: Miss) -> bool:

@@ -109,7 +109,7 @@ def as_verdict(
             words.append(prefix + constraint_text(constraint))
             details.append(_values(constraint, devices))
     if not details:
-        details = ["the devices that would do are too few, or share counters"]
+        details = ["each of the devices can be had alone, but they share counters or capacity"]
     return ConstraintConflict(tuple(words), "; ".join(details))
 
 

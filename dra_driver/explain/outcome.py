@@ -33,11 +33,16 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DeviceGroup(_Part, frozen=True):
-    """Devices with the same first reason against them, or devices that are available (verdict Fits); `examples` names some of them."""
+    """Devices with the same first reason against them, or devices that are available (verdict Fits); `examples` names some of them.
+
+    `since` is the time of the oldest taint, if they are tainted. `foreign`: the selectors ask for another driver.
+    """
 
     verdict: Verdict
     count: int
     examples: tuple[str, ...] = ()
+    since: str = ""
+    foreign: bool = False
 
 
 class Change(_Part, frozen=True):

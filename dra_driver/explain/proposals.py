@@ -67,15 +67,18 @@ class Miss:
     foreign: bool
 
     @property
-    def distance(self) -> tuple[bool, int]:
-        """How much would have to change: the smaller, the nearer. A device of another driver is farther than all other devices.
+    def distance(self) -> tuple[bool, bool, int]:
+        """How far the device is from the request: the smaller, the nearer.
 
-        A false selector of the class and the node of a device weigh more than a false selector of the request, because the author
-        of a claim can change neither.
+        A device of another driver is farther than all other devices, and one that the request does not match is farther than one
+        that it matches, whatever keeps that one. A false selector of the class and the node of a device weigh more than a false
+        selector of the request, because the author of a claim can change neither.
         """
+        unmatched = any(isinstance(one, SelectorFalse | CapacityTooSmall) for one in self.reasons)
         parts = sum(2 if selector.is_own else 3 * _OTHERS for selector, _ in self.parts)
         others = (one for one in self.reasons if not isinstance(one, SelectorFalse))
-        return self.foreign, parts + sum(_WEIGHTS.get(type(one), _OTHERS) for one in others)
+        weight = parts + sum(_WEIGHTS.get(type(one), _OTHERS) for one in others)
+        return self.foreign, unmatched, weight
 
 
 def missed(explained: RequestExplained, device: SliceDevice) -> Miss:

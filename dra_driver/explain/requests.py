@@ -7,6 +7,7 @@ import msgspec
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.claim_request import ClaimRequest, claim_with_only
+from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.device_nodes import where_usable
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.names import full_name
@@ -23,6 +24,7 @@ from dra_driver.explain.verdict import (
     NotEnoughDevices,
     SelectorError,
     SelectorFalse,
+    Tainted,
     Verdict,
 )
 from dra_driver.model.api.resource_claim import ResourceClaim
@@ -69,7 +71,7 @@ class RequestsExplained:
             name=request.name,
             asks=str(request),
             verdicts=verdicts,
-            devices=tuple(_device_group(one) for one in groups),
+            devices=tuple(_device_group(one, explained) for one in groups),
             nearest=_nearest(miss) if miss else None,
         )
 
@@ -194,9 +196,23 @@ def _why_not_all(groups: Sequence[ReasonGroup]) -> str:
     return "all matching devices of a node are asked for, and they cannot be had at once"
 
 
-def _device_group(group: ReasonGroup) -> DeviceGroup:
+def _device_group(group: ReasonGroup, explained: RequestExplained) -> DeviceGroup:
+    reason = group.reason
     return DeviceGroup(
-        verdict=Fits() if group.reason is None else group.reason,
+        verdict=Fits() if reason is None else reason,
         count=len(group.devices),
         examples=tuple(str(device.id) for device in group.devices[:EXAMPLES]),
+        since=_oldest(group.devices, reason.taint) if isinstance(reason, Tainted) else "",
+        foreign=explained.answers.foreign(group.devices[0]),
     )
+
+
+def _oldest(devices: Sequence[SliceDevice], taint: str) -> str:
+    """Return the time of the oldest taint of these devices that has this text; "" if it has no time."""
+    times = (
+        one.time_added
+        for device in devices
+        for one in device.device.taints or ()
+        if one.time_added and taint_text(one) == taint
+    )
+    return min(times, default="")

@@ -62,7 +62,10 @@ def test_two_claims_can_want_the_same_device() -> None:
     assert parts == [ClaimPart(0, "request", 0), ClaimPart(1, "request", 0)]
     conflict = as_verdict(claims, parts, [])
     assert conflict.parts == ("claim mine, request gpu (1 x gpu)",) * 2
-    assert conflict.detail == "the devices that would do are too few, or share counters"
+    assert (
+        conflict.detail
+        == "each of the devices can be had alone, but they share counters or capacity"
+    )
 
 
 @pytest.mark.parametrize(

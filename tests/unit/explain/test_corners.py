@@ -12,7 +12,6 @@ from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import ManifestSubject, TemplateSubject, explain
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
-    ConstraintConflict,
     NodeUnschedulable,
     NotEnoughDevices,
     SelectorNeverMatches,
@@ -94,7 +93,7 @@ def test_nodes_that_are_alike_show_their_own_devices() -> None:
     assert [group.pod for group in report.nodes] == [(), (NodeUnschedulable(),)]
 
 
-def test_only_the_first_conflicts_are_taken_apart() -> None:
+def test_a_conflict_that_was_found_before_is_told_in_the_same_words() -> None:
     pools = [f"pool-{number}" for number in range(6)]
     slices = [
         resource_slice([device(f"gpu-{numa}", numa=numa) for numa in range(size + 3)], pool=pool)
@@ -105,8 +104,40 @@ def test_only_the_first_conflicts_are_taken_apart() -> None:
     wanted = [request(name) for name in ("left", "right", "third")]
     report = asking(*wanted, cluster=cluster, constraints=[constraint])
     told = [reason for group in report.nodes for reason in group.devices for _ in group.nodes]
-    assert {type(reason) for reason in told} == {ConstraintConflict}
-    assert ["third" in str(reason) for reason in told].count(True) == len(pools) - MOST_CONFLICTS
+    assert len(told) == len(pools)
+    assert not any("third" in str(reason) for reason in told)
+
+
+def test_only_the_first_conflicts_are_taken_apart() -> None:
+    """Each node has a constraint of its own that does not hold there."""
+    pools = [f"pool-{number}" for number in range(MOST_CONFLICTS + 2)]
+    slices = [
+        resource_slice(
+            [
+                device(
+                    f"gpu-{number}",
+                    attributes={
+                        f"a{other}": {"int": number if other == place else 0}
+                        for other in range(len(pools))
+                    },
+                )
+                for number in range(2)
+            ],
+            pool=pool,
+        )
+        for place, pool in enumerate(pools)
+    ]
+    cluster = with_nodes(state(*slices), *map(words.node, pools))
+    both = ["left", "right"]
+    report = asking(
+        *map(request, both),
+        cluster=cluster,
+        constraints=[
+            {"requests": both, "matchAttribute": f"{GPU}/a{place}"} for place in range(len(pools))
+        ],
+    )
+    told = [str(reason) for group in report.nodes for reason in group.devices]
+    assert [text.count("matchAttribute") for text in told] == [1] * MOST_CONFLICTS + [6, 6]
 
 
 def test_all_devices_of_a_pool_that_is_being_written_are_told_in_the_schedulers_words() -> None:

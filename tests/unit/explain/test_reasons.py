@@ -265,3 +265,15 @@ def test_taints_that_are_tolerated_or_without_effect_are_no_reason() -> None:
     cluster = state(resource_slice([device("x", taints=taints)]))
     tolerated = [{"key": "a", "operator": "Exists"}]
     assert reasons(cluster, request(tolerations=tolerated)) == [(Tainted("c=1:NoExecute"),)]
+
+
+def test_a_toleration_of_another_effect_is_told() -> None:
+    tainted = device("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
+    cluster = state(resource_slice([tainted]))
+    tolerated = [{"key": "k", "operator": "Exists", "effect": "NoExecute"}]
+    hint = "the request tolerates it only with effect NoExecute"
+    assert reasons(cluster, request(tolerations=tolerated)) == [
+        (Tainted("k=v:NoSchedule", hint=hint),)
+    ]
+    other = [{"key": "other", "operator": "Exists", "effect": "NoExecute"}]
+    assert reasons(cluster, request(tolerations=other)) == [(Tainted("k=v:NoSchedule"),)]
