@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from dra_driver.cli import cluster, inputs, render, render_explain
-from dra_driver.cli.limits import TookTooLong, at_most
+from dra_driver.cli.limits import TookTooLong, at_most, uncollected
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import (
@@ -95,17 +95,18 @@ def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report
     if named is not None:
         subject = KINDS[named[0]](namespace, named[1])
     deadline = time.monotonic() + SEARCHING * left
-    return _in_time(
-        left,
-        chosen.timeout,
-        lambda: explain(
-            state,
-            subject,
-            node=chosen.node,
-            cancelled=lambda: time.monotonic() > deadline,
-            recorded=bool(chosen.record),
-        ),
-    )
+    with uncollected():
+        return _in_time(
+            left,
+            chosen.timeout,
+            lambda: explain(
+                state,
+                subject,
+                node=chosen.node,
+                cancelled=lambda: time.monotonic() > deadline,
+                recorded=bool(chosen.record),
+            ),
+        )
 
 
 def _in_time(seconds: float, timeout: float, work: Callable[[], _Result]) -> _Result:

@@ -95,7 +95,13 @@ def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
 def nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
     """Return the device with the smallest distance, the first of several; None if no device has a reason against it."""
     best: Miss | None = None
+    seen: set[object] = set()
     for device in devices:
+        # Devices of the same kinds of reasons have the same distance, and the first of them is the one.
+        kinds = explained.kinds(device)
+        if kinds in seen:
+            continue
+        seen.add(kinds)
         miss = missed(explained, device)
         if miss.reasons and (best is None or miss.distance < best.distance):
             best = miss

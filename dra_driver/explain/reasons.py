@@ -50,9 +50,17 @@ class RequestExplained:
         """Return all reasons against the device, false selectors first; () if there is none."""
         known = self._known.get(device)
         if known is None:
-            verdicts = self.answers.judged(device).verdicts
-            known = self._known[device] = (*verdicts, *self._state.reasons(device))
+            # Without more reasons it is the same tuple for all equal devices: a large fleet would have 100,000 of them.
+            known = self.answers.judged(device).verdicts
+            more = tuple(self._state.reasons(device))
+            if more:
+                known = (*known, *more)
+            self._known[device] = known
         return known
+
+    def kinds(self, device: SliceDevice) -> object:
+        """Return a key that is equal for devices with the same false conditions and the same kinds of other reasons."""
+        return id(self.answers.judged(device)), tuple(map(type, self.reasons(device)))
 
     def first(self, device: SliceDevice) -> Verdict | None:
         """Return the first reason, as the report shows it for a group of devices; None if there is no reason."""

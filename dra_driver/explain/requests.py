@@ -48,6 +48,7 @@ class RequestsExplained:
             if not limited or facts.nodes.of(device) != frozenset()
         ]
         self._misses: dict[int, Miss | None] = {}
+        self._grouped: dict[int, list[ReasonGroup]] = {}
 
     def reports(self, claim: ResourceClaim) -> tuple[RequestReport, ...]:
         """Return the report of each request of a claim."""
@@ -62,7 +63,7 @@ class RequestsExplained:
         request = explained.request
         if explained.problems:
             return RequestReport(name=request.name, asks=str(request), verdicts=explained.problems)
-        groups = grouped(explained, self.devices)
+        groups = self.groups(explained)
         served = self._nodes.some_fit and not self._nodes.fatal
         verdicts = () if served else tuple(self.verdicts(explained, groups))
         has_fitting = any(group.reason is None for group in groups)
@@ -74,6 +75,13 @@ class RequestsExplained:
             devices=tuple(_device_group(one, explained) for one in groups),
             nearest=_nearest(miss) if miss else None,
         )
+
+    def groups(self, explained: RequestExplained) -> list[ReasonGroup]:
+        """Return all devices by their first reason, grouped once."""
+        key = id(explained)
+        if key not in self._grouped:
+            self._grouped[key] = grouped(explained, self.devices)
+        return self._grouped[key]
 
     def miss(self, explained: RequestExplained) -> Miss | None:
         """Return the device with the fewest reasons against it, searched once; None if no device has a reason against it."""

@@ -12,7 +12,7 @@ from dra_driver.explain.names import full_name
 from dra_driver.explain.nodes import NodesExplained, TriedNodes
 from dra_driver.explain.outcome import Change
 from dra_driver.explain.proposals import Proposal, fewer, from_errors, from_miss, other_class
-from dra_driver.explain.reasons import RequestExplained, grouped
+from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.trial import try_on
 from dra_driver.explain.verdict import AllUnsatisfied, ClassMissing, NotEnoughDevices
@@ -71,8 +71,8 @@ class TriedChanges:
                     yield other_class(explained.request, near)
 
     def _of_request(self, explained: RequestExplained) -> Iterator[Proposal]:
-        request, devices = explained.request, self._requests.devices
-        for verdict in self._requests.verdicts(explained, grouped(explained, devices)):
+        request = explained.request
+        for verdict in self._requests.verdicts(explained, self._requests.groups(explained)):
             if isinstance(verdict, NotEnoughDevices) and verdict.available:
                 yield fewer(request, verdict.available)
             elif isinstance(verdict, AllUnsatisfied):

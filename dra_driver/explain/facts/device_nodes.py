@@ -15,6 +15,7 @@ from dra_driver.allocator.nodes import selector_matches
 from dra_driver.model.api.core import Node, NodeSelector, NodeSelectorRequirement
 
 Choice = tuple[str | None, bool | None, NodeSelector | None]
+_NOWHERE: frozenset[str] = frozenset()
 
 
 class DeviceNodes:
@@ -22,6 +23,7 @@ class DeviceNodes:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
+        self._own = {name: frozenset((name,)) for name in self.nodes}
         self._known: dict[bytes, frozenset[str]] = {}
         self._near: dict[bytes, str] = {}
 
@@ -29,10 +31,10 @@ class DeviceNodes:
         """Return the names of the nodes that can use the device; None means all nodes."""
         name, everywhere, selector = choice(device)
         if name:
-            return frozenset((name,)).intersection(self.nodes)
+            return self._own.get(name, _NOWHERE)
         if everywhere:
             return None
-        return self._selected(selector) if selector else frozenset()
+        return self._selected(selector) if selector else _NOWHERE
 
     def near_miss(self, device: SliceDevice) -> str:
         """Return which value nodes have for the first label that the device's selector asks for in vain; "" without such a label."""
