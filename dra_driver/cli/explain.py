@@ -95,18 +95,17 @@ def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report
     if named is not None:
         subject = KINDS[named[0]](namespace, named[1])
     deadline = time.monotonic() + SEARCHING * left
-    with uncollected():
-        return _in_time(
-            left,
-            chosen.timeout,
-            lambda: explain(
-                state,
-                subject,
-                node=chosen.node,
-                cancelled=lambda: time.monotonic() > deadline,
-                recorded=bool(chosen.record),
-            ),
-        )
+    return _in_time(
+        left,
+        chosen.timeout,
+        lambda: uncollected()(explain)(
+            state,
+            subject,
+            node=chosen.node,
+            cancelled=lambda: time.monotonic() > deadline,
+            recorded=bool(chosen.record),
+        ),
+    )
 
 
 def _in_time(seconds: float, timeout: float, work: Callable[[], _Result]) -> _Result:

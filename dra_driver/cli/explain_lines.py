@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from dra_driver.explain.names import first_names
 from dra_driver.explain.outcome import DeviceGroup, NodeGroup, RequestReport
 from dra_driver.explain.verdict import (
     CapacityConsumed,
@@ -24,7 +25,6 @@ from dra_driver.explain.verdict import (
 )
 
 SHOWN_GROUPS = 12
-SHOWN_NAMES = 4
 SHOWN_REASONS = 6
 _NEARNESS: dict[type, int] = {HeldByClaim: 1, CapacityConsumed: 2, CountersUsedUp: 2, Tainted: 3}
 _OTHERS = 4
@@ -235,10 +235,3 @@ def _without_names(reason: Verdict) -> Verdict:
 def devices(count: int) -> str:
     """Return the number of devices in words."""
     return "1 device" if count == 1 else f"{count:,} devices"
-
-
-def first_names(names: Sequence[str], of: str = "") -> str:
-    """Return the first SHOWN_NAMES names and, if there are more, how many there are."""
-    many = f"{len(names):,} {of}".rstrip()
-    more = f", … ({many})" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more

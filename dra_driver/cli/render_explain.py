@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from dra_driver.cli.explain_lines import device_lines, first_names, node_lines
+from dra_driver.cli.explain_lines import device_lines, node_lines
 from dra_driver.cli.render import plain
+from dra_driver.explain.names import first_names
 from dra_driver.explain.outcome import ClaimReport, NodeGroup, Report, RequestReport
 from dra_driver.explain.remedy import about, fix
 from dra_driver.explain.verdict import (

@@ -31,7 +31,7 @@ from dra_driver.allocator.features import (
     PRIORITIZED_LIST,
 )
 from dra_driver.allocator.taints import EFFECTIVE, tolerates
-from dra_driver.cel.reasons.similar import meant
+from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
 from dra_driver.explain.facts.fleet import Fleet
@@ -131,10 +131,9 @@ class DeviceState:
             return
         missing = missing_capacity(self._capacity, offered)
         if missing is not None:
-            near = meant(missing, list(offered))
-            yield CapacityTooSmall(
-                f"{missing} ({near})" if near else missing, str(self._capacity[missing])
-            )
+            near = _similar(missing, list(offered))
+            named = f"{missing} ({question(near)})" if near else missing
+            yield CapacityTooSmall(named, str(self._capacity[missing]), near=near)
             return
         try:
             consumed = consumed_capacity(
@@ -213,3 +212,9 @@ def _other_effect(tolerations: Iterable[DeviceToleration], taint: DeviceTaint) -
         if tolerates(msgspec.structs.replace(one, effect=taint.effect), taint)
     )
     return next((f"the request tolerates it only with effect {one}" for one in effects), "")
+
+
+def _similar(name: str, there: Sequence[str]) -> str:
+    """Return a published name that the author may have meant: the same with or without a domain, or a similar one; "" if there is none."""
+    bare = name.rpartition("/")[2]
+    return next((one for one in there if one.rpartition("/")[2] == bare), "") or likely(name, there)

@@ -46,10 +46,16 @@ class DeviceGroup(_Part, frozen=True):
 
 
 class Change(_Part, frozen=True):
-    """A change after which everything fits; the allocator has tried it. `what` is its text, `on` a node where everything then fits."""
+    """A change after which everything fits; the allocator has tried it. `what` is its text, `on` a node where everything then fits.
+
+    `kind` is one of "correct", "wait", "end", "add node", "tolerate", "ask for less", "edit", from the one that costs the user least
+    to the one that costs most. `ends` are the claims that have to end.
+    """
 
     what: str
     on: str = ""
+    kind: str = ""
+    ends: tuple[str, ...] = ()
 
 
 class NearestMiss(_Part, frozen=True):

@@ -36,6 +36,7 @@ class RequestExplained:
         self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes, stop: Check = never
     ) -> None:
         self.request = request
+        self.fleet = fleet
         self.may_be_none = request.all_devices and fleet.rules.all_may_be_none
         """Whether the request is served although no device matches it."""
         self.answers = SelectorAnswers(fleet, request, stop)
@@ -57,10 +58,6 @@ class RequestExplained:
                 known = (*known, *more)
             self._known[device] = known
         return known
-
-    def kinds(self, device: SliceDevice) -> object:
-        """Return a key that is equal for devices with the same false conditions and the same kinds of other reasons."""
-        return id(self.answers.judged(device)), tuple(map(type, self.reasons(device)))
 
     def first(self, device: SliceDevice) -> Verdict | None:
         """Return the first reason, as the report shows it for a group of devices; None if there is no reason."""

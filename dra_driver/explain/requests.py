@@ -10,11 +10,12 @@ from dra_driver.explain.claim_request import ClaimRequest, claim_with_only
 from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.device_nodes import where_usable
 from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.misses import Miss, nearest
 from dra_driver.explain.names import full_name
 from dra_driver.explain.never_matches import never_matches
 from dra_driver.explain.nodes import NodesExplained, meaning_of
 from dra_driver.explain.outcome import DeviceGroup, NearestMiss, RequestReport
-from dra_driver.explain.proposals import Miss, fewer, nearest
+from dra_driver.explain.proposals import fewer
 from dra_driver.explain.reasons import ReasonGroup, RequestExplained, grouped
 from dra_driver.explain.trial import TrialResult
 from dra_driver.explain.verdict import (

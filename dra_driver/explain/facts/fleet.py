@@ -75,11 +75,16 @@ class Fleet:
         """The scheduler's allocator for the cluster with its present allocations."""
         return self.allocator_with(self.held)
 
-    def allocator_with(self, holdings: AllocatedDevices) -> Allocator:
-        """Return the scheduler's allocator for this cluster, as if only the devices in `holdings` were allocated."""
+    def allocator_with(
+        self, holdings: AllocatedDevices, classes: Mapping[str, DeviceClass] | None = None
+    ) -> Allocator:
+        """Return the scheduler's allocator for this cluster, as if only the devices in `holdings` were allocated.
+
+        `classes` are classes that are changed, by name.
+        """
         return Allocator(
             self.slices,
-            self.classes.values(),
+            {**self.classes, **(classes or {})}.values(),
             holdings.state(),
             features=self.features,
             minor=self.minor,

@@ -8,7 +8,7 @@ claims as long as its containers run.
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from dra_driver.allocator.allocated_devices import AllocatedClaim
+from dra_driver.allocator.allocated_devices import AllocatedClaim, allocated_claim
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import Ending, HeldByClaim
 from dra_driver.model.api.core import Pod
@@ -46,14 +46,9 @@ class Holders:
         """Return what of these claims and their pods is being deleted."""
         return tuple(one for holder in holders for one in self.held_by(holder).ending)
 
-    def ends(self, name: str) -> bool:
-        """Return whether the claim gives its devices back by itself: it and all its pods are being deleted, or its pods alone are."""
-        claim = self._claims.get(name)
-        if claim is None:
-            return False
-        pods = [f"{claim.metadata.namespace}/{one.name}" for one in claim.status.reserved_for or ()]
-        leaving = all(_is_leaving(self._pods.get(pod)) for pod in pods)
-        return leaving and (bool(pods) or claim.metadata.deletion_timestamp is not None)
+    def named(self, name: str) -> HeldByClaim:
+        """Return the reason against a device that the claim of this name has."""
+        return self.held_by(allocated_claim(self._claims[name]))
 
     def _ending(self, claim: ResourceClaim, pods: Iterable[str]) -> Iterator[Ending]:
         yield from _of("claim", claim.metadata)
@@ -75,7 +70,3 @@ def _of(kind: str, metadata: ObjectMeta) -> Iterator[Ending]:
     if metadata.deletion_timestamp is not None:
         finalizers = tuple(metadata.finalizers or ())
         yield Ending(f"{kind} {full_name(metadata)}", metadata.deletion_timestamp, finalizers)
-
-
-def _is_leaving(pod: Pod | None) -> bool:
-    return pod is not None and pod.metadata.deletion_timestamp is not None

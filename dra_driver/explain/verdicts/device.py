@@ -3,9 +3,8 @@
 
 import msgspec
 
+from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.base import Case
-
-SHOWN_NAMES = 4
 
 
 class SelectorFalse(Case, frozen=True):
@@ -80,8 +79,14 @@ class HeldByClaim(Case, frozen=True):
     created: str = ""
     ending: tuple[Ending, ...] = ()
 
+    @property
+    def ends(self) -> bool:
+        """Whether the claim gives its devices back by itself: it, or what uses it, is being deleted, and nothing else uses it."""
+        names = {one.name for one in self.ending}
+        return bool(names) and all(f"pod {pod}" in names for pod in self.pods)
+
     def __str__(self) -> str:
-        used = f", used by {_first(self.pods)}" if self.pods else ", used by no pod"
+        used = f", used by {first_names(self.pods)}" if self.pods else ", used by no pod"
         since = f", claim created {self.created}" if self.created else ""
         since = f", since {self.allocated}" if self.allocated else since
         return f"held by {self.claim}{used}{since}{_endings(self.ending)}"
@@ -90,13 +95,15 @@ class HeldByClaim(Case, frozen=True):
 class CapacityTooSmall(Case, frozen=True):
     """The device has less of a capacity than the request asks for, or does not have that capacity.
 
-    If the device's request policy does not permit the amount, `allowed` says which amounts it permits.
+    If the device's request policy does not permit the amount, `allowed` says which amounts it permits. `near` is the similar name of a
+    capacity that the device has, if it does not have the one that is asked for.
     """
 
     capacity: str
     needed: str
     has: str = ""
     allowed: str = ""
+    near: str = ""
 
     def __str__(self) -> str:
         if self.allowed:
@@ -116,7 +123,7 @@ class CapacityConsumed(Case, frozen=True):
     ending: tuple[Ending, ...] = ()
 
     def __str__(self) -> str:
-        held = f", consumed by {_first(self.claims)}" if self.claims else ""
+        held = f", consumed by {first_names(self.claims)}" if self.claims else ""
         held += _endings(self.ending)
         return f"{self.capacity}: {self.left} left < {self.needed}{held}"
 
@@ -135,7 +142,7 @@ class CountersUsedUp(Case, frozen=True):
     ending: tuple[Ending, ...] = ()
 
     def __str__(self) -> str:
-        held = f", used by {_first(self.claims)}" if self.claims else ""
+        held = f", used by {first_names(self.claims)}" if self.claims else ""
         held += _endings(self.ending)
         if not self.counter:
             return f"counter set {self.counter_set} is in use by another compatibility group{held}"
@@ -188,12 +195,6 @@ class FeatureOff(Case, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.what} needs feature gate {self.gate}, which is off here"
-
-
-def _first(names: tuple[str, ...]) -> str:
-    """Return the first SHOWN_NAMES names, and how many there are."""
-    more = f", … ({len(names):,})" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _endings(ending: tuple[Ending, ...]) -> str:

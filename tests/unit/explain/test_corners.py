@@ -192,15 +192,19 @@ def test_devices_that_share_counters_are_counted_as_the_allocator_does() -> None
     parts = [device(f"part-{number}", consumesCounters=one) for number in range(4)]
     report = asking(request(count=4), cluster=state(whole, resource_slice(parts, slices=2)))
     assert report.claims[0].requests[0].verdicts == (NotEnoughDevices(4, 2),)
-    assert [change.what for change in report.changes] == ["request gpu: ask for 2 instead of 4"]
+    assert [change.what for change in report.changes] == [
+        "request gpu of claim ns/mine: ask for 2 instead of 4"
+    ]
 
 
 def test_a_class_whose_name_is_nearly_right_is_tried() -> None:
     report = asking(request(deviceClassName="gpuu"), cluster=state(ONE))
-    assert [change.what for change in report.changes] == ["request gpu: deviceClassName gpu"]
+    assert [change.what for change in report.changes] == [
+        "request gpu of claim ns/mine: deviceClassName gpu"
+    ]
 
 
-def test_three_changes_that_help_are_enough() -> None:
+def test_two_changes_of_different_kinds_are_enough() -> None:
     listed = [device("gpu-0"), device("gpu-1", numa=1), device("gpu-2", taints=[TAINT])]
     constraint = {"requests": ["left", "right"], "matchAttribute": f"{GPU}/numa"}
     report = asking(
@@ -210,9 +214,8 @@ def test_three_changes_that_help_are_enough() -> None:
         constraints=[constraint, {**constraint, "matchAttribute": f"{GPU}/model"}],
     )
     assert [change.what for change in report.changes] == [
-        "request left: tolerate k=v:NoSchedule",
-        "request right: tolerate k=v:NoSchedule",
-        f"leave out the constraint matchAttribute {GPU}/numa",
+        "request left of claim ns/mine: tolerate k=v:NoSchedule",
+        f"claim ns/mine: leave out the constraint matchAttribute {GPU}/numa",
     ]
 
 

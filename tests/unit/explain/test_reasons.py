@@ -147,7 +147,11 @@ def test_capacity_is_checked_by_name_policy_and_amount() -> None:
     (rounded,) = reasons(state(resource_slice([small])), asking(memory="12Gi"))
     assert rounded == (CapacityTooSmall("memory", "20Gi", "15Gi"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(memoryy="1Gi"))
-    assert missing == (CapacityTooSmall("memoryy (did you mean memory?)", "1Gi"),)
+    assert missing == (CapacityTooSmall("memoryy (did you mean memory?)", "1Gi", near="memory"),)
+    qualified = request(capacity={"requests": {f"{GPU}/memory": "1Gi"}})
+    (missing,) = reasons(state(resource_slice(devices(1))), qualified)
+    named = f"{GPU}/memory (did you mean memory?)"
+    assert missing == (CapacityTooSmall(named, "1Gi", near="memory"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(zzz="1Gi"))
     assert missing == (CapacityTooSmall("zzz", "1Gi"),)
 

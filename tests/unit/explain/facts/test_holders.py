@@ -67,5 +67,4 @@ def test_what_is_being_deleted_is_told_with_its_finalizers() -> None:
 def test_a_claim_ends_by_itself_if_nothing_that_stays_uses_it(
     cluster: ClusterState, ends: bool
 ) -> None:
-    assert Holders(cluster).ends("ns/holder") is ends
-    assert not Holders(cluster).ends("ns/other")
+    assert Holders(cluster).named("ns/holder").ends is ends
