@@ -16,6 +16,7 @@ from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import (
     ClaimSubject,
     ManifestSubject,
+    NewNode,
     PodSubject,
     Subject,
     TemplateSubject,
@@ -94,6 +95,7 @@ def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report
     subject: Subject = ManifestSubject(documents, namespace, ", ".join(chosen.filename))
     if named is not None:
         subject = KINDS[named[0]](namespace, named[1])
+    added = _added(chosen.add_node)
     deadline = time.monotonic() + SEARCHING * left
     return _in_time(
         left,
@@ -104,8 +106,17 @@ def _report(chosen: argparse.Namespace, named: tuple[str, str] | None) -> Report
             node=chosen.node,
             cancelled=lambda: time.monotonic() > deadline,
             recorded=bool(chosen.record),
+            added=added,
         ),
     )
+
+
+def _added(profile: str) -> NewNode | None:
+    if not profile:
+        return None
+    from dra_driver.cli.added_node import new_node  # noqa: PLC0415  imports the backends, which only this option needs
+
+    return new_node(profile)
 
 
 def _in_time(seconds: float, timeout: float, work: Callable[[], _Result]) -> _Result:

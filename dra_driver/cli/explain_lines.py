@@ -27,7 +27,7 @@ from dra_driver.explain.verdict import (
 SHOWN_GROUPS = 12
 SHOWN_REASONS = 6
 _NEARNESS: dict[type, int] = {HeldByClaim: 1, CapacityConsumed: 2, CountersUsedUp: 2, Tainted: 3}
-_OTHERS = 4
+_OTHERS, _FARTHEST = 4, 5
 _SAME_ERROR = "the CEL runtime error above"
 _UNMATCHED = (SelectorFalse, SelectorError)
 
@@ -111,7 +111,7 @@ def _nearness(reason: Verdict) -> int:
         return -1
     if isinstance(reason, HeldByClaim | CountersUsedUp | CapacityConsumed) and reason.ending:
         return 0
-    return _NEARNESS.get(type(reason), _OTHERS)
+    return _NEARNESS.get(type(reason), _FARTHEST if isinstance(reason, _UNMATCHED) else _OTHERS)
 
 
 def _alike(groups: Sequence[DeviceGroup]) -> str:
@@ -160,8 +160,8 @@ def _new_words(reason: Verdict, said: str) -> str:
 
 
 def node_lines(groups: Sequence[NodeGroup], most: int) -> Iterator[str]:
-    """Yield a line for nodes with the same reasons, at most `most`, and one for the other nodes."""
-    merged = _merged(groups)
+    """Yield a line for nodes with the same reasons, at most `most`, the nearest first, and one for the other nodes."""
+    merged = sorted(_merged(groups), key=_node_nearness)
     for some in merged[:most]:
         names = [name for group in some for name in group.nodes]
         yield f"{first_names(names)}: {_node_verdict(some)}"
@@ -169,6 +169,11 @@ def node_lines(groups: Sequence[NodeGroup], most: int) -> Iterator[str]:
     if rest:
         count = sum(group.count for some in rest for group in some)
         yield f"{count:,} more nodes with other reasons, … (-o json)"
+
+
+def _node_nearness(groups: Sequence[NodeGroup]) -> int:
+    """Return the place of the nodes: first those where everything fits, then those with the nearest devices."""
+    return min((_nearness(one) for one in groups[0].devices), default=-1)
 
 
 def _node_verdict(groups: Sequence[NodeGroup]) -> str:

@@ -69,12 +69,14 @@ class _Writer:
         for claim in report.claims:
             yield ""
             yield from self._claim(claim, report.summary)
-        if report.changes:
+        if report.changes or report.no_help:
             yield ""
             yield self._heading("What would help (tried out)")
             for change in report.changes:
                 on = f" -> fits on {change.on}" if change.on else ""
                 yield from self._item(f"{change.what}{on}")
+            if report.no_help:
+                yield from self._item(report.no_help)
         if report.nodes:
             yield ""
             yield from self._nodes(report.nodes)

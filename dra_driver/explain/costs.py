@@ -5,7 +5,7 @@ Correcting a name costs nobody anything. Ending a claim that nobody uses costs l
 started again. Another node costs money. But a request that asks for something else gets something else: that comes last.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from dra_driver.explain.verdict import (
@@ -39,6 +39,7 @@ COSTS: dict[Kind, int] = {
     "ask for less": LESS,
     "edit": EDIT,
 }
+RANK: Mapping[str, int] = {str(kind): cost for kind, cost in COSTS.items()}
 _BROKEN = ("xid", "ecc", "health", "fault", "fail", "error", "broken", "lost", "degraded", "held")
 """Parts of the names of taints that say that a device does not work, or that something outside of the cluster has it."""
 

@@ -111,6 +111,7 @@ class Report(_Part, frozen=True, kw_only=True):
     """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
     `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores.
+    `no_help`: the node that was to be added, if it would not help.
     """
 
     api_version: str = DOCUMENT_VERSION
@@ -127,3 +128,4 @@ class Report(_Part, frozen=True, kw_only=True):
     not_read: tuple[NotRead, ...] = ()
     pods: PodCount | None = None
     passed_over: tuple[str, ...] = ()
+    no_help: str = ""

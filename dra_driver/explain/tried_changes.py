@@ -8,11 +8,14 @@ of another kind.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain import conflict
 from dra_driver.explain.combined_changes import combined_changes
-from dra_driver.explain.costs import COSTS, Kind, cost_of
+from dra_driver.explain.costs import COSTS, RANK, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import nearest
 from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.nodes import NodesExplained, TriedNodes
@@ -27,6 +30,7 @@ from dra_driver.explain.proposals import (
 )
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
+from dra_driver.explain.subject.subject import NewNode
 from dra_driver.explain.trial import try_on
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
@@ -46,11 +50,18 @@ MOST_ENDED = 8
 class TriedChanges:
     """The changes that help one pod or claim."""
 
-    def __init__(self, facts: Facts, nodes: NodesExplained, requests: RequestsExplained) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        nodes: NodesExplained,
+        requests: RequestsExplained,
+        added: NewNode | None = None,
+    ) -> None:
         self._facts = facts
         self._fleet = facts.fleet
         self._nodes = nodes
         self._requests = requests
+        self._added = added
 
     def changes(self) -> tuple[Change, ...]:
         """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
@@ -67,7 +78,18 @@ class TriedChanges:
                 found[kind] = self._change(self._with_fewer_ended(candidate), node)
                 if len(found) == MOST_CHANGES:
                     break
-        return tuple(found.values())
+        changes = [*found.values(), *self._with_node()]
+        return tuple(sorted(changes, key=lambda one: RANK[one.kind]))
+
+    def _with_node(self) -> Iterator[Change]:
+        """Yield the node that the user asked about, if everything fits there. It is told whatever else helps."""
+        added, state = self._added, self._fleet.state
+        if added is None or self._nodes.fatal:
+            return  # an error of a selector stops the pod with one more node, too
+        slices = (*state.resource_slices, *added.slices)
+        fleet = Fleet(msgspec.structs.replace(state, resource_slices=slices))
+        if try_on(fleet.allocator, added.node, self._facts.claims, self._facts.stop).fits:
+            yield Change(what=f"add a node like {added.profile}", kind="add node")
 
     def _candidates(self) -> list[Candidate]:
         """Return every change to try, each text once."""

@@ -136,3 +136,20 @@ def test_nodes_are_told_all_reasons_in_the_same_words() -> None:
         "c: the CEL runtime error above",
         f"d: {'; '.join(f'f{n} is false' for n in range(6))}; …",
     ]
+
+
+def test_nodes_with_the_nearest_devices_come_first() -> None:
+    groups = (
+        NodeGroup(count=9, nodes=("far",), devices=(false("x"),)),
+        NodeGroup(count=3, nodes=("broken",), devices=(Tainted("k:NoSchedule"), false("x"))),
+        NodeGroup(count=2, nodes=("near",), devices=(NotEnoughDevices(2, 1), HeldByClaim("ns/a"))),
+        NodeGroup(count=1, nodes=("fits",)),
+    )
+    names = [line.partition(":")[0] for line in node_lines(groups, 8)]
+    assert names == ["fits", "near", "broken", "far"]
+
+
+def test_other_claims_than_those_that_end_are_one_line() -> None:
+    old = HeldByClaim("ns/old", ending=(ENDING,))
+    groups = [of(old), of(HeldByClaim("ns/a")), of(HeldByClaim("ns/b"))]
+    assert told(*groups)[1:] == ["2 devices match: held by ns/a, ns/b"]

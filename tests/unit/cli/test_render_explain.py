@@ -140,14 +140,21 @@ def test_nodes_are_told_together_with_what_holds_the_pod_besides() -> None:
         "Nodes",
         "  - a: the devices fit (gpu = d/p/gpu-0)",
         "  - b: the devices fit, but the node has taint t",
-        "  - c, d, e, f, … (6): memory 40Gi < 80Gi; besides, the node has taint t",
+        "  - x, y: tainted 0:NoSchedule",
     ]
-    assert "  - 4 more nodes with other reasons, … (-o json)" in shown
+    assert "  - 8 more nodes with other reasons, … (-o json)" in shown
     assert shown[-3:] == [
         "What to do",
         "  - node b: add a toleration to the pod (`spec.tolerations`; not the one in the",
         "    claim)",
     ]
+
+
+def test_what_keeps_the_pod_besides_is_told_after_the_devices() -> None:
+    nodes = (NodeGroup(count=6, nodes=tuple("cdefgh"), devices=(SMALL,), pod=(NodeTainted("t"),)),)
+    assert lines(report(nodes=nodes))[4] == (
+        "  - c, d, e, f, … (6): memory 40Gi < 80Gi; besides, the node has taint t"
+    )
 
 
 def test_what_was_tried_out_stands_instead_of_advice() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dra_driver.explain.costs import COSTS, EDIT_CLASS, NEVER, cost_of, costliest
 from dra_driver.explain.outcome import Report
-from dra_driver.explain.report import ManifestSubject, explain
+from dra_driver.explain.report import ManifestSubject, NewNode, explain
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
@@ -19,7 +19,9 @@ from dra_driver.explain.verdict import (
     Tainted,
     Verdict,
 )
-from dra_driver.model.api.core import Pod
+from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
 from tests.e2e.fleet import GPU, HOME, device, device_class, devices, request, resource_slice
@@ -246,3 +248,31 @@ def test_to_change_a_request_and_to_end_a_claim_is_no_second_way() -> None:
     claims = [used(holder(name, f"h-{name}"), "p") for name in ("gpu-0", "gpu-1")]
     report = asking(state(resource_slice(listed), *claims))
     assert [kind for kind, _ in helps(report)] == ["end"]
+
+
+def adding(cluster: ClusterState, *requests: dict[str, Any], count: int = 2) -> Report:
+    """The answer, if a node with so many devices is to be added."""
+    published = msgspec.convert(resource_slice(devices(count), pool="new"), ResourceSlice)
+    added = NewNode("big", Node(metadata=ObjectMeta(name="new")), (published,))
+    subject = ManifestSubject((words.claim(*requests),), "ns", "f.yaml")
+    return explain(cluster, subject, added=added)
+
+
+def test_a_node_that_would_help_is_told_in_its_place_whatever_else_helps() -> None:
+    cluster = state(resource_slice(devices(2)), used(several("h", "gpu-0", "gpu-1"), "p"))
+    report = adding(cluster, request(count=2))
+    assert helps(report) == [
+        ("end", "end claim ns/h, used by ns/p"),
+        ("add node", "add a node like big"),
+    ]
+    assert report.no_help == ""
+    three = adding(cluster, request(cel=f'{A}.model == "H100"', count=3), count=4)
+    assert helps(three) == [("add node", "add a node like big")]
+
+
+def test_a_node_that_would_not_help_is_told_so() -> None:
+    report = adding(state(resource_slice(devices(1)), holder("gpu-0")), request(count=3))
+    assert report.no_help == "a node like big would not help"
+    assert adding(state(resource_slice(devices(1))), request()).no_help == ""
+    lacking = adding(state(resource_slice(devices(1))), request(cel=f'{A}.modle == "H100"'))
+    assert lacking.no_help == "a node like big would not help"
