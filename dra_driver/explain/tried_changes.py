@@ -5,7 +5,7 @@ The candidates are tried in the order of what they cost the user (`costs`). The 
 of another kind.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -115,7 +115,7 @@ class TriedChanges:
 
     def _change(self, candidate: Candidate, node: str) -> Change:
         words = [candidate.what] if candidate.what else []
-        words += ending_words(self._holders(candidate))
+        words += ending_words(self._holders(candidate), self._fleet.holders.budgets)
         return Change(
             what="; ".join(words), on=node, kind=self._kind(candidate), ends=candidate.ended
         )
@@ -228,14 +228,22 @@ class TriedChanges:
                     break
 
 
-def ending_words(holders: Sequence[HeldByClaim]) -> list[str]:
-    """Return which claims have to be waited for, because they end by themselves, and which have to be ended."""
+def ending_words(
+    holders: Sequence[HeldByClaim], budgets: Callable[[Sequence[str]], Sequence[str]]
+) -> list[str]:
+    """Return which claims have to be waited for, because they end by themselves, and which have to be ended.
+
+    `budgets` returns the PodDisruptionBudgets that forbid to evict some of these pods.
+    """
     waiting = "; ".join(str(one) for holder in holders if holder.ends for one in holder.ending)
     ended = [one for one in holders if not one.ends]
     words = [f"wait: {waiting}"] if waiting else []
     if ended:
         pods = tuple(dict.fromkeys(pod for one in ended for pod in one.pods))
         used = f", used by {first_names(pods)}" if pods else ""
+        forbidding = budgets(pods)
+        if forbidding:
+            used += f" (PodDisruptionBudget {first_names(forbidding)} allows no eviction now)"
         many = "claim" if len(ended) == 1 else "claims"
         words.append(f"end {many} {', '.join(one.claim for one in ended)}{used}")
     return words

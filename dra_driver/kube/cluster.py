@@ -31,6 +31,7 @@ from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.wire.objects import Unreadable, load, without_parameters
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue, ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
 from dra_driver.model.api.resource_claim import (
     GROUP,
     DeviceClass,
@@ -41,6 +42,7 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, NotReadReason
 
+BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 LIST_RETRIES = 2
 METRICS_BYTES = 64 * 1024 * 1024
 OPAQUE_CONTENT = "opaque content of {resource}"
@@ -96,6 +98,7 @@ class _Reader:
                 "resourceclaimtemplates", ResourceClaimTemplate, wire
             ),
             device_taint_rules=self._taint_rules(served),
+            pod_disruption_budgets=self._budgets(),
             not_read=tuple(self._not_read),
         )
 
@@ -133,6 +136,13 @@ class _Reader:
             del self._not_read[before:]
         return ()
 
+    def _budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """The PodDisruptionBudgets; none without the right to read them. They decide nothing, so this is no gap."""
+        before = len(self._not_read)
+        found = self._listed("poddisruptionbudgets", PodDisruptionBudget, BUDGETS_PATH)
+        del self._not_read[before:]
+        return found
+
     def _resources(self, resource: str, kind: type[Listed], version: str) -> tuple[Listed, ...]:
         if version:
             return self._list(resource, kind, version=version)
@@ -143,6 +153,11 @@ class _Reader:
 
     def _list(self, resource: str, kind: type[Listed], *, version: str = "") -> tuple[Listed, ...]:
         path = f"{DISCOVERY_PATH}/{version}/{resource}" if version else f"/api/v1/{resource}"
+        return self._listed(resource, kind, path, version=version)
+
+    def _listed(
+        self, resource: str, kind: type[Listed], path: str, *, version: str = ""
+    ) -> tuple[Listed, ...]:
         before = len(self._not_read)
         for _ in range(LIST_RETRIES):
             listing = Listing(self._transport, ApiCall("list", resource), path, self._unreadable)

@@ -13,6 +13,7 @@ from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import Ending, HeldByClaim
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.cluster import ClusterState
 
@@ -50,6 +51,15 @@ class Holders:
         """Return the reason against a device that the claim of this name has."""
         return self.held_by(allocated_claim(self._claims[name]))
 
+    def budgets(self, pods: Iterable[str]) -> tuple[str, ...]:
+        """Return the PodDisruptionBudgets that forbid at present to evict one of these pods."""
+        there = [self._pods[name] for name in pods if name in self._pods]
+        return tuple(
+            full_name(budget.metadata)
+            for budget in self._state.pod_disruption_budgets
+            if not budget.status.disruptions_allowed and any(_is_of(budget, pod) for pod in there)
+        )
+
     def _ending(self, claim: ResourceClaim, pods: Iterable[str]) -> Iterator[Ending]:
         yield from _of("claim", claim.metadata)
         for name in pods:
@@ -70,3 +80,9 @@ def _of(kind: str, metadata: ObjectMeta) -> Iterator[Ending]:
     if metadata.deletion_timestamp is not None:
         finalizers = tuple(metadata.finalizers or ())
         yield Ending(f"{kind} {full_name(metadata)}", metadata.deletion_timestamp, finalizers)
+
+
+def _is_of(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    selector = budget.spec.selector
+    same = budget.metadata.namespace == pod.metadata.namespace
+    return same and selector is not None and selector.matches(pod.metadata.labels or {})

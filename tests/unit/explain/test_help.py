@@ -21,6 +21,7 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
@@ -276,3 +277,31 @@ def test_a_node_that_would_not_help_is_told_so() -> None:
     assert adding(state(resource_slice(devices(1))), request()).no_help == ""
     lacking = adding(state(resource_slice(devices(1))), request(cel=f'{A}.modle == "H100"'))
     assert lacking.no_help == "a node like big would not help"
+
+
+def test_the_budget_that_forbids_an_eviction_is_named() -> None:
+    cluster = state(resource_slice(devices(1)), used(holder("gpu-0"), "p"))
+    pod = {"metadata": {"name": "p", "namespace": "ns", "labels": {"app": "train"}}}
+    budgets = [
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"selector": {"matchLabels": {"app": app}}} if app else {},
+            "status": {"disruptionsAllowed": allowed},
+        }
+        for name, namespace, app, allowed in (
+            ("forbids", "ns", "train", 0),
+            ("allows", "ns", "train", 1),
+            ("other-pods", "ns", "other", 0),
+            ("elsewhere", "other", "train", 0),
+            ("of-nothing", "ns", "", 0),
+        )
+    ]
+    cluster = msgspec.structs.replace(
+        cluster,
+        pods=(msgspec.convert(pod, Pod),),
+        pod_disruption_budgets=tuple(msgspec.convert(budgets, list[PodDisruptionBudget])),
+    )
+    told = (
+        "end claim ns/holder, used by ns/p (PodDisruptionBudget ns/forbids allows no eviction now)"
+    )
+    assert helps(asking(cluster)) == [("end", told)]
