@@ -37,15 +37,15 @@ def device_lines(request: RequestReport) -> Iterator[str]:
     matching = [one for one in request.devices if not isinstance(one.verdict, _UNMATCHED)]
     others = [one for one in request.devices if isinstance(one.verdict, _UNMATCHED)]
     lines = [*map(str, request.verdicts), *_matching(matching)]
-    lines += _rest(others) if matching else _of_none(request, others)
+    lines += _rest(request, others) if matching else _of_none(request, others)
     yield from lines[len(request.verdicts) :]
     yield from _nearest(request, lines)
 
 
-def _rest(others: Sequence[DeviceGroup]) -> Iterator[str]:
+def _rest(request: RequestReport, others: Sequence[DeviceGroup]) -> Iterator[str]:
     """Yield one line for the devices that do not match, beside some that do. Only a single reason is worth its words."""
     if len(others) == 1 and not others[0].foreign:
-        yield _group(others[0])
+        yield _unmatched(request, others[0])
     elif others:
         yield f"{devices(_sum(others))} of other {_kinds(others)}"
 
@@ -53,7 +53,6 @@ def _rest(others: Sequence[DeviceGroup]) -> Iterator[str]:
 def _of_none(request: RequestReport, others: Sequence[DeviceGroup]) -> Iterator[str]:
     """Yield the lines of a request that no device matches, without what the verdict about the request says already."""
     never = _never_true(request)
-    failed = any(isinstance(one, SelectorError) for one in request.verdicts)
     own = [
         one
         for one in others
@@ -61,13 +60,18 @@ def _of_none(request: RequestReport, others: Sequence[DeviceGroup]) -> Iterator[
         and not (isinstance(one.verdict, SelectorFalse) and _condition(one.verdict) in never)
     ]
     for group in own[:SHOWN_GROUPS]:
-        same = failed and isinstance(group.verdict, SelectorError)
-        yield f"{devices(group.count)}: {_SAME_ERROR}" if same else _group(group)
+        yield _unmatched(request, group)
     cut, foreign = own[SHOWN_GROUPS:], [one for one in others if one.foreign]
     if cut:
         yield f"{devices(_sum(cut))}: {len(cut)} other reasons, … (-o json)"
     if foreign:
         yield f"{devices(_sum(foreign))} of other drivers"
+
+
+def _unmatched(request: RequestReport, group: DeviceGroup) -> str:
+    failed = any(isinstance(one, SelectorError) for one in request.verdicts)
+    same = failed and isinstance(group.verdict, SelectorError)
+    return f"{devices(group.count)}: {_SAME_ERROR}" if same else _group(group)
 
 
 def _kinds(groups: Iterable[DeviceGroup]) -> str:

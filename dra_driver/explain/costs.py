@@ -40,8 +40,6 @@ COSTS: dict[Kind, int] = {
     "edit": EDIT,
 }
 RANK: Mapping[str, int] = {str(kind): cost for kind, cost in COSTS.items()}
-_BROKEN = ("xid", "ecc", "health", "fault", "fail", "error", "broken", "lost", "degraded", "held")
-"""Parts of the names of taints that say that a device does not work, or that something outside of the cluster has it."""
 
 
 def cost_of(reason: Verdict) -> int:
@@ -54,18 +52,11 @@ def cost_of(reason: Verdict) -> int:
         case CapacityConsumed():
             return min(END * len(reason.claims), LESS) if reason.claims else LESS
         case Tainted():
-            return NEVER if is_broken(reason) else TOLERATE
+            return NEVER if reason.is_broken else TOLERATE
         case CapacityTooSmall():
             return CORRECT if reason.near else LESS
         case _:
             return NEVER
-
-
-def is_broken(taint: Tainted) -> bool:
-    """Return whether the taint says that a workload on the device would fail, or be ended. Such a device is never advised."""
-    key, _, effect = taint.taint.rpartition(":")
-    name = key.partition("=")[0].rpartition("/")[2].lower()
-    return effect == "NoExecute" or any(word in name for word in _BROKEN)
 
 
 def costliest(kinds: Iterable[Kind]) -> Kind:

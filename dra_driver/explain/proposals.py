@@ -15,7 +15,7 @@ from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
-from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest, is_broken
+from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest
 from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.misses import Miss
 from dra_driver.explain.names import full_name
@@ -238,7 +238,7 @@ def _permitted(device: SliceDevice, name: str, most: Sequence[str]) -> str:
 
 
 def _tolerate(body: Body, taint: DeviceTaint, reason: Tainted) -> Edit | None:
-    if is_broken(reason):
+    if reason.is_broken:
         return None
     toleration = DeviceToleration(
         key=taint.key, operator="Equal", value=taint.value, effect=taint.effect

@@ -235,9 +235,11 @@ def ending_words(
 
     `budgets` returns the PodDisruptionBudgets that forbid to evict some of these pods.
     """
-    waiting = "; ".join(str(one) for holder in holders if holder.ends for one in holder.ending)
+    waiting = " and ".join(
+        one.awaited for holder in holders if holder.ends for one in holder.ending
+    )
     ended = [one for one in holders if not one.ends]
-    words = [f"wait: {waiting}"] if waiting else []
+    words = [f"wait until {waiting} is gone"] if waiting else []
     if ended:
         pods = tuple(dict.fromkeys(pod for one in ended for pod in one.pods))
         used = f", used by {first_names(pods)}" if pods else ""

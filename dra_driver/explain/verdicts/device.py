@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why does the scheduler not take a device for a request?"""
 
+import re
+
 import msgspec
 
 from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.base import Case
+
+_BROKEN = frozenset(
+    {
+        *("xid", "ecc", "health", "unhealthy", "fault", "faulty", "fail", "failed", "failure"),
+        *("failing", "error", "errors", "broken", "lost", "degraded", "held"),
+    }
+)
+"""Words in the names of taints that say that a device does not work, or that something outside of the cluster has it."""
 
 
 class SelectorFalse(Case, frozen=True):
@@ -48,6 +58,14 @@ class Tainted(Case, frozen=True):
     rule: str = ""
     hint: str = ""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the taint says that a workload on the device would fail, or be ended. Such a device is never advised."""
+        key, _, effect = self.taint.rpartition(":")
+        name = key.partition("=")[0].rpartition("/")[2]
+        words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+        return effect == "NoExecute" or not words.isdisjoint(_BROKEN)
+
     def __str__(self) -> str:
         by = f" by DeviceTaintRule {self.rule}" if self.rule else ""
         return f"tainted {self.taint}{by}" + (f" ({self.hint})" if self.hint else "")
@@ -59,6 +77,12 @@ class Ending(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     since: str
     finalizers: tuple[str, ...] = ()
+
+    @property
+    def awaited(self) -> str:
+        """The object with its finalizers, of which somebody has to take care if they stay."""
+        kept = f" (kept by {', '.join(self.finalizers)})" if self.finalizers else ""
+        return f"{self.name}{kept}"
 
     def __str__(self) -> str:
         many = "finalizer" if len(self.finalizers) == 1 else "finalizers"

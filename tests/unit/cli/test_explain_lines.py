@@ -112,6 +112,10 @@ def test_an_error_is_told_once() -> None:
         "nearest miss: d/p/a on node n: the CEL runtime error above; tainted k:NoSchedule",
     ]
     assert told(of(ERROR, 3)) == [f"3 devices: {ERROR}"]
+    assert told(of(Fits(), 2), of(ERROR, 3), verdicts=(ERROR,)) == [
+        "2 devices: can be had",
+        "3 devices: the CEL runtime error above",
+    ]
 
 
 def test_the_nearest_miss_is_told_if_no_line_has_it() -> None:

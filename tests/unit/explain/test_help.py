@@ -72,6 +72,8 @@ def several(name: str, *names: str, **more: Any) -> dict[str, Any]:
         (Tainted("k=v:NoSchedule"), COSTS["tolerate"]),
         (Tainted("k=v:NoExecute"), NEVER),
         (Tainted("gpu.example.com/ecc-errors:NoSchedule"), NEVER),
+        (Tainted("gpuUnhealthy:NoSchedule"), NEVER),
+        (Tainted("gpu.example.com/default=health:NoSchedule"), COSTS["tolerate"]),
         (PoolInvalid("p", "d"), NEVER),
     ],
 )
@@ -166,7 +168,8 @@ def gone(claim: dict[str, Any], *finalizers: str) -> dict[str, Any]:
 def test_a_claim_that_is_being_deleted_is_waited_for_and_its_finalizer_named() -> None:
     report = asking(state(resource_slice(devices(1)), gone(holder("gpu-0"), "example.com/audit")))
     told = f"claim ns/holder is being deleted since {TIME}, kept by finalizer example.com/audit"
-    assert helps(report) == [("wait", f"wait: {told}")]
+    awaited = "claim ns/holder (kept by example.com/audit)"
+    assert helps(report) == [("wait", f"wait until {awaited} is gone")]
     (group,) = report.claims[0].requests[0].devices
     assert str(group.verdict) == f"held by ns/holder, used by no pod ({told})"
 
@@ -180,10 +183,10 @@ def test_what_ends_by_itself_is_waited_for_and_the_rest_ended() -> None:
     )
     cluster = msgspec.structs.replace(cluster, pods=(msgspec.convert(pod, Pod),))
     assert helps(asking(cluster)) == [
-        ("wait", f"wait: pod ns/p is being deleted since {TIME}"),
+        ("wait", "wait until pod ns/p is gone"),
     ]
     assert helps(asking(cluster, request(count=2))) == [
-        ("end", f"wait: pod ns/p is being deleted since {TIME}; end claim ns/h1, used by ns/q")
+        ("end", "wait until pod ns/p is gone; end claim ns/h1, used by ns/q")
     ]
 
 
