@@ -139,6 +139,8 @@ class _Writer:
             yield self._heading("What to do")
             for words, objects in list(advice.items())[:SHOWN_FIXES]:
                 yield from self._item(f"{_places(objects)}: {words}")
+            if len(advice) > SHOWN_FIXES:
+                yield from self._item(f"… ({len(advice)} in all, -o json)")
 
     def _not_read(self, report: Report) -> Iterator[str]:
         gates = any(gap.resource == GATES_PATH for gap in report.not_read)

@@ -23,7 +23,6 @@ class DeviceNodes:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
-        self._own = {name: frozenset((name,)) for name in self.nodes}
         self._known: dict[bytes, frozenset[str]] = {}
         self._near: dict[bytes, str] = {}
 
@@ -31,7 +30,7 @@ class DeviceNodes:
         """Return the names of the nodes that can use the device; None means all nodes."""
         name, everywhere, selector = choice(device)
         if name:
-            return self._own.get(name, _NOWHERE)
+            return frozenset((name,)) if name in self.nodes else _NOWHERE
         if everywhere:
             return None
         return self._selected(selector) if selector else _NOWHERE

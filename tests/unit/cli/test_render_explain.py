@@ -16,6 +16,7 @@ from dra_driver.explain.outcome import (
 )
 from dra_driver.explain.remedy import fix
 from dra_driver.explain.verdict import (
+    AdminAccessNotAllowed,
     ChosenDevice,
     ClaimAllocatedElsewhere,
     ClassMissing,
@@ -31,6 +32,8 @@ from dra_driver.explain.verdict import (
     SelectorError,
     SelectorFalse,
     Tainted,
+    TooManyDevices,
+    Verdict,
 )
 from dra_driver.model.cluster import NotRead
 
@@ -322,3 +325,13 @@ def test_the_document_names_every_reason() -> None:
     group = json.loads(json.dumps(found))["claims"][0]["requests"][0]["devices"][0]
     assert group["verdict"]["reason"] == "SelectorFalse"
     assert (group["count"], found["exitCode"]) == (2, 0)
+
+
+def test_advice_that_is_cut_says_so() -> None:
+    reasons: list[Verdict] = [
+        *(NoDevices(), FeatureOff("G", "w"), ClassMissing("c"), SchedulingGated(("g",))),
+        *(NodeUnschedulable(), TooManyDevices(33), AdminAccessNotAllowed("ns")),
+    ]
+    shown = advice(report(verdicts=tuple(reasons)))
+    assert shown[-1] == "  - … (7 in all, -o json)"
+    assert "…" not in "".join(advice(report(verdicts=tuple(reasons[:5]))))
