@@ -176,7 +176,7 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="PROFILE",
         help="try also whether one more node like this machine would help (docs/reference/profiles.md has all); PROFILE:DRIVER for "
-        "another driver than gpu.dra-driver.dev",
+        f"another driver than {DEFAULT_DRIVER_NAME}",
     )
     _add_output(parser)
     parser.add_argument(

@@ -143,8 +143,8 @@ def _group(group: DeviceGroup) -> str:
 def _nearest(request: RequestReport, lines: Sequence[str]) -> Iterator[str]:
     """Yield the nearest miss, unless the lines above have its only reason."""
     miss = request.nearest
-    if miss is None:
-        return
+    if miss is None or all(one.foreign for one in request.devices):
+        return  # what a device of another driver lacks is no help
     said, never = "\n".join(lines), _never_true(request)
     words = dict.fromkeys(_new_words(one, said) for one in miss.reasons)
     (first, *more) = miss.reasons

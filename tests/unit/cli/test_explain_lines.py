@@ -157,3 +157,10 @@ def test_other_claims_than_those_that_end_are_one_line() -> None:
     old = HeldByClaim("ns/old", ending=(ENDING,))
     groups = [of(old), of(HeldByClaim("ns/a")), of(HeldByClaim("ns/b"))]
     assert told(*groups)[1:] == ["2 devices match: held by ns/a, ns/b"]
+
+
+def test_what_a_device_of_another_driver_lacks_is_not_told() -> None:
+    other = of(false("x"), 2, foreign=True)
+    assert told(other, nearest=miss(false("x"), HeldByClaim("ns/a"))) == [
+        "2 devices of other drivers"
+    ]
