@@ -49,6 +49,8 @@ def wrapped(parsed: ParsedAst, parsers: Mapping[DevicePath, str]) -> str:
 
 
 def _wrapped(part: AnyNode, parsers: Mapping[DevicePath, str]) -> AnyNode | Call:
+    if isinstance(part, Call) and part.function == "has":
+        return part  # a macro, and its operand is a path that need not be there
     if isinstance(part, Select | Call):
         path = path_of(part)
         if path is not None and path in parsers and presence(part) is None:

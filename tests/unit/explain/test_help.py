@@ -308,3 +308,10 @@ def test_the_budget_that_forbids_an_eviction_is_named() -> None:
         "end claim ns/holder, used by ns/p (PodDisruptionBudget ns/forbids allows no eviction now)"
     )
     assert helps(asking(cluster)) == [("end", told)]
+
+
+def test_a_version_behind_a_guard_is_parsed_and_the_guard_kept() -> None:
+    path = f"{A}.driverVersion"
+    cel = f'has({path}) && {path}.isGreaterThan(semver("560.0.0"))'
+    report = asking(state(version("570.1.0")), request(cel=cel))
+    assert helps(report)[0][0] == "correct"
