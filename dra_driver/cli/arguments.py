@@ -191,6 +191,13 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         help="read a file of `dra-driver record` instead of a cluster",
     )
     parser.add_argument("--node", default="", metavar="NAME", help="explain this node only")
+    parser.add_argument(
+        "--add-node",
+        default="",
+        metavar="PROFILE",
+        help="try also whether one more node like this machine would help (docs/reference/profiles.md has all); PROFILE:DRIVER for "
+        f"another driver than {DEFAULT_DRIVER_NAME}",
+    )
     _add_output(parser)
     parser.add_argument(
         "--timeout",

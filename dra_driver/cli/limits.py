@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How can a block of code be stopped when it takes too much time or memory?"""
 
+import gc
 import resource
 import signal
 import sys
@@ -20,6 +21,22 @@ class TookTooLong(BaseException):
 
     This class is no Exception, because the interrupted code may catch every Exception, and would treat this one as its own error.
     """
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Run the block without garbage collection.
+
+    A report on a large fleet makes a million objects that live until its end. Looking for cycles among them again and again takes a
+    quarter of the time, and finds none.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 @contextmanager

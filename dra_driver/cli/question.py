@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dra_driver.cli import cluster, inputs, render
-from dra_driver.cli.limits import TookTooLong, at_most
+from dra_driver.cli.limits import TookTooLong, at_most, uncollected
 from dra_driver.cli.subjects import Asked
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.explain.outcome import Report, ReportList
 from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.explain.several import explain_several, settled
-from dra_driver.explain.subject.subject import NamedSubject
+from dra_driver.explain.subject.subject import NamedSubject, NewNode
 from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.kube.cluster import Scope
 from dra_driver.model.cluster import ClusterState
@@ -38,6 +38,8 @@ class Question:
     chosen: argparse.Namespace
     asked: Asked
     _documents: tuple[object, ...] | None = field(default=None, init=False)
+    _added: NewNode | None = field(default=None, init=False)
+    """The node of --add-node."""
     _target: cluster.Target | None = field(default=None, init=False)
     _state: ClusterState | None = field(default=None, init=False)
     """The cluster as it was read last; None if it could not be read."""
@@ -68,13 +70,14 @@ class Question:
         return self._state, self._answer(self._state)
 
     def _prepare(self) -> None:
-        """Read the manifests, and find out which cluster is meant. Each is done once, however often the cluster is read."""
+        """Read the manifests, make the node of --add-node, and find out which cluster is meant. Each is done once, however often the cluster is read."""
         self._left = float(self.chosen.timeout)
         if self._documents is None:
             begun = time.monotonic()
             names, recursive = self.chosen.filename, self.chosen.recursive
             self._documents = self._in_time(lambda: inputs.manifests(names, recursive=recursive))
             self._left -= time.monotonic() - begun
+            self._added = _new_node(self.chosen.add_node)
         if not self.chosen.record and self._target is None:
             try:
                 self._target = cluster.target(self.chosen)
@@ -98,17 +101,25 @@ class Question:
         deadline = time.monotonic() + SEARCHING * self._left
         return self._in_time(lambda: self._explained(state, lambda: time.monotonic() > deadline))
 
+    @uncollected()
     def _explained(self, state: ClusterState, cancelled: Callable[[], bool]) -> Answer:
         node, recorded = self.chosen.node, bool(self.chosen.record)
+        added = self._added
         if self.asked.from_files:
             source = ", ".join(self.chosen.filename)
             manifests = ManifestSubject(self._documents or (), self.namespace, source)
-            return explain(state, manifests, node=node, cancelled=cancelled, recorded=recorded)
+            return explain(
+                state, manifests, node=node, cancelled=cancelled, recorded=recorded, added=added
+            )
         subjects = self.asked.subjects(self.namespace)
         one = subjects[0]
         if self.asked.is_one and isinstance(one, NamedSubject):
-            return explain(state, one, node=node, cancelled=cancelled, recorded=recorded)
-        return explain_several(state, subjects, node=node, cancelled=cancelled, recorded=recorded)
+            return explain(
+                state, one, node=node, cancelled=cancelled, recorded=recorded, added=added
+            )
+        return explain_several(
+            state, subjects, node=node, cancelled=cancelled, recorded=recorded, added=added
+        )
 
     def is_settled(self, answer: Answer | None) -> bool:
         """Return whether nothing is left to wait for: see `explain.several.settled`. Manifests are settled when they fit.
@@ -152,6 +163,14 @@ class Question:
             raise GaveUp(
                 f"gave up after {self.chosen.timeout:g} s (--timeout): give more time, or ask about one node with --node"
             ) from error
+
+
+def _new_node(profile: str) -> NewNode | None:
+    if not profile:
+        return None
+    from dra_driver.cli.added_node import new_node  # noqa: PLC0415  imports the backends, which only this option needs
+
+    return new_node(profile)
 
 
 def only_driver_errors(work: Callable[[], _Result]) -> _Result:

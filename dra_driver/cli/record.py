@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver record`: save the state of a cluster to a file that `dra-driver explain --from` reads.
 
-The file has DeviceClasses, ResourceSlices, claims, claim templates, taint rules, nodes, pods, and the labels of namespaces. It has no
-annotations, no opaque parameters, only those condition messages that `explain` quotes, and only those fields of pods that the
-scheduler uses. If some objects could not be read, the command says so, and the file notes it.
+The file has DeviceClasses, ResourceSlices, claims, claim templates, taint rules, nodes, pods, PodDisruptionBudgets, and the labels of
+namespaces. It has no annotations, no opaque parameters, only those condition messages that `explain` quotes, and only those fields of
+pods that the scheduler uses. If some objects could not be read, the command says so, and the file notes it.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """This module formats the report of `dra-driver explain`: as text for a terminal, or as a JSON document.
 
-The text is short on purpose: it groups devices and nodes with the same reason, and shows at most SHOWN_NAMES names of each group.
+The text is short on purpose: what stands between the pod and its devices comes first, and nothing is said twice. The lines about
+devices and nodes are made in `dra_driver.cli.explain_lines`.
 The JSON document has everything.
 """
 
@@ -11,10 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from dra_driver.cli.explain_lines import device_lines, node_lines
 from dra_driver.cli.render import plain
+from dra_driver.explain.names import first_names
 from dra_driver.explain.outcome import (
     ClaimReport,
-    DeviceGroup,
     NodeGroup,
     Report,
     ReportList,
@@ -22,21 +24,17 @@ from dra_driver.explain.outcome import (
 )
 from dra_driver.explain.remedy import about, fix
 from dra_driver.explain.verdict import (
-    CapacityConsumed,
     CompileError,
     ConstraintConflict,
-    CountersUsedUp,
     Fits,
     HeldByClaim,
-    Tainted,
+    SelectorError,
     Verdict,
 )
 from dra_driver.model.cluster import GATES_PATH
 
 LONGEST_ASK = 240
-SHOWN_GROUPS = 12
 SHOWN_NODE_GROUPS = 8
-SHOWN_NAMES = 4
 SHOWN_FIXES = 5
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
 COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
@@ -98,16 +96,18 @@ class _Writer:
                 yield from self._wrapped(str(verdict), 2)
         for claim in report.claims:
             yield ""
-            yield from self._claim(claim)
-        if report.nodes:
-            yield ""
-            yield from self._nodes(report.nodes)
-        if report.changes:
+            yield from self._claim(claim, report.summary)
+        if report.changes or report.no_help:
             yield ""
             yield self._heading("What would help (tried out)")
             for change in report.changes:
                 on = f" -> fits on {change.on}" if change.on else ""
                 yield from self._item(f"{change.what}{on}")
+            if report.no_help:
+                yield from self._item(report.no_help)
+        if report.nodes:
+            yield ""
+            yield from self._nodes(report.nodes)
         yield from self._fixes(report)
         if report.passed_over:
             yield ""
@@ -116,7 +116,7 @@ class _Writer:
                 yield from self._item(one)
         yield from self.not_read(report)
 
-    def _claim(self, claim: ClaimReport) -> Iterator[str]:
+    def _claim(self, claim: ClaimReport, said: str) -> Iterator[str]:
         origin = f", from {claim.origin}" if claim.origin else ""
         yield self._heading(f"Claim {claim.name}{origin}")
         for verdict in claim.verdicts:
@@ -124,9 +124,9 @@ class _Writer:
         for device in claim.allocated:
             yield from self._wrapped(f"has {device} for request {device.request}", 2)
         for request in claim.requests:
-            yield from self._request(request)
+            yield from self._request(request, said)
 
-    def _request(self, request: RequestReport) -> Iterator[str]:
+    def _request(self, request: RequestReport, said: str) -> Iterator[str]:
         asks = request.asks
         if len(asks) > LONGEST_ASK:
             asks = f"{asks[:LONGEST_ASK]} …"
@@ -135,24 +135,12 @@ class _Writer:
         for verdict in request.verdicts:
             if isinstance(verdict, CompileError):
                 yield from self._refused(verdict)
+            elif isinstance(verdict, SelectorError) and verdict.message in said:
+                yield from self._item(f"{verdict.part}: {verdict.hint}", 4)
             else:
                 yield from self._item(str(verdict), 4)
-        # All devices that belong to claims come in one line. Else a full cluster would have one line for each claim.
-        others = [one for one in request.devices if not isinstance(one.verdict, HeldByClaim)]
-        for group in others[:SHOWN_GROUPS]:
-            yield from self._item(_group(group), 4)
-        held = [one for one in request.devices if isinstance(one.verdict, HeldByClaim)]
-        if held:
-            yield from self._item(_held_by_claims(held), 4)
-        rest = others[SHOWN_GROUPS:]
-        if rest:
-            count = sum(group.count for group in rest)
-            yield from self._item(f"{_devices(count)}: {len(rest)} other reasons (-o json)", 4)
-        nearest = request.nearest
-        if nearest is not None:
-            misses = "; ".join(str(reason) for reason in nearest.reasons)
-            where = f" on {nearest.node}" if nearest.node else ""
-            yield from self._item(f"nearest miss: {nearest.device}{where}: {misses}", 4)
+        for line in device_lines(request):
+            yield from self._item(line, 4)
 
     def _refused(self, error: CompileError) -> Iterator[str]:
         """Yield the lines of a CEL compile error. They are not wrapped, because a caret in them points at a column."""
@@ -164,14 +152,8 @@ class _Writer:
 
     def _nodes(self, reported: Sequence[NodeGroup]) -> Iterator[str]:
         yield self._heading("Nodes")
-        groups = _merged(reported)
-        for some in groups[:SHOWN_NODE_GROUPS]:
-            names = [name for group in some for name in group.nodes]
-            yield from self._item(f"{_first_names(names)}: {_node_verdict(some)}")
-        rest = groups[SHOWN_NODE_GROUPS:]
-        if rest:
-            count = sum(group.count for some in rest for group in some)
-            yield from self._item(f"{count:,} more nodes with other reasons (-o json)")
+        for line in node_lines(reported, SHOWN_NODE_GROUPS):
+            yield from self._item(line)
 
     def _fixes(self, report: Report) -> Iterator[str]:
         if report.exit_code == 0:
@@ -185,6 +167,8 @@ class _Writer:
             yield self._heading("What to do")
             for words, objects in list(advice.items())[:SHOWN_FIXES]:
                 yield from self._item(f"{_places(objects)}: {words}")
+            if len(advice) > SHOWN_FIXES:
+                yield from self._item(f"… ({len(advice)} in all, -o json)")
 
     def not_read(self, report: Report | ReportList) -> Iterator[str]:
         gates = any(gap.resource == GATES_PATH for gap in report.not_read)
@@ -213,86 +197,13 @@ class _Writer:
         yield from wrapped(words, self._width, indent=" " * indent, first=first)
 
 
-def _group(group: DeviceGroup) -> str:
-    if isinstance(group.verdict, Fits):
-        return f"{_devices(group.count)}: can be had"
-    examples = f" (for example {group.examples[0]})" if group.count > 1 and group.examples else ""
-    if group.count == 1 and group.examples:
-        return f"1 device ({group.examples[0]}): {group.verdict}"
-    return f"{_devices(group.count)}: {group.verdict}{examples}"
-
-
-def _held_by_claims(groups: Sequence[DeviceGroup]) -> str:
-    """Return one line for all devices that belong to other claims."""
-    if len(groups) == 1:
-        return _group(groups[0])
-    count = sum(group.count for group in groups)
-    names = [group.verdict.claim for group in groups if isinstance(group.verdict, HeldByClaim)]
-    more = f", … ({len(names):,} claims)" if len(names) > SHOWN_NAMES else ""
-    return f"{_devices(count)}: held by {', '.join(names[:SHOWN_NAMES])}{more}"
-
-
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count:,} devices"
-
-
-def _node_verdict(groups: Sequence[NodeGroup]) -> str:
-    group = groups[0]
-    if group.devices:
-        words = _joined(group.devices) if len(groups) == 1 else "; ".join(_of_many(groups))
-        return f"{words}; besides, {_joined(group.pod)}" if group.pod else words
-    placed = ", ".join(f"{one.request} = {one}" for one in group.placement)
-    fits = f"the devices fit ({placed})" if placed else "the devices fit"
-    return f"{fits}, but {_joined(group.pod)}" if group.pod else fits
-
-
-def _merged(groups: Sequence[NodeGroup]) -> list[list[NodeGroup]]:
-    """Put groups together that differ only in the claims that use their devices. Each result becomes one line."""
-    alike: dict[object, list[NodeGroup]] = {}
-    for number, group in enumerate(groups):
-        reasons = tuple(dict.fromkeys(map(_without_names, group.devices)))
-        alike.setdefault((reasons, group.pod) if reasons else number, []).append(group)
-    return list(alike.values())
-
-
-def _of_many(groups: Sequence[NodeGroup]) -> Iterator[str]:
-    """Yield the reasons of several nodes, with the names of at most SHOWN_NAMES claims that use devices there."""
-    reasons = [reason for group in groups for reason in group.devices]
-    found = dict.fromkeys(one.claim for one in reasons if isinstance(one, HeldByClaim))
-    names = [*list(found)[:SHOWN_NAMES], *(["…"] if len(found) > SHOWN_NAMES else ())]
-    for one in dict.fromkeys(map(_without_names, reasons)):
-        yield f"held by {', '.join(names)}" if isinstance(one, HeldByClaim) else str(one)
-
-
-def _without_names(reason: Verdict) -> Verdict:
-    """Return the reason without the names of claims and taint rules, so that reasons of different nodes are equal."""
-    match reason:
-        case HeldByClaim():
-            return HeldByClaim("")
-        case CountersUsedUp() | CapacityConsumed():
-            return msgspec.structs.replace(reason, claims=())
-        case Tainted():
-            return msgspec.structs.replace(reason, rule="")
-        case _:
-            return reason
-
-
-def _joined(reasons: Sequence[Verdict]) -> str:
-    return "; ".join(str(reason) for reason in reasons)
-
-
-def _first_names(names: Sequence[str]) -> str:
-    more = f", … ({len(names):,})" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more
-
-
 def _places(objects: Collection[_Place]) -> str:
     """Return the names of the objects of one advice. All nodes are counted together, also nodes of different groups."""
     nodes = [one.name for one in objects if one.is_node]
     others = [one.name for one in objects if not one.is_node]
-    parts = [_first_names(others)] if others else []
+    parts = [first_names(others)] if others else []
     if nodes:
-        parts.append(f"{'node' if len(nodes) == 1 else 'nodes'} {_first_names(nodes)}")
+        parts.append(f"{'node' if len(nodes) == 1 else 'nodes'} {first_names(nodes)}")
     return ", ".join(parts)
 
 

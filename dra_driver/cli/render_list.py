@@ -4,7 +4,8 @@
 from collections.abc import Iterator
 
 from dra_driver.cli.render import plain
-from dra_driver.cli.render_explain import COLORS, SHOWN_NAMES, bold, not_read, text, wrapped
+from dra_driver.cli.render_explain import COLORS, bold, not_read, text, wrapped
+from dra_driver.explain.names import first_names
 from dra_driver.explain.outcome import Report, ReportList
 
 
@@ -41,9 +42,8 @@ def _subject(one: Report) -> str:
 def _others(one: Report, width: int) -> Iterator[str]:
     """Yield lines that name the pods with the same answer."""
     if one.alike:
-        more = f", … ({len(one.alike):,})" if len(one.alike) > SHOWN_NAMES else ""
         yield ""
-        yield from wrapped(f"The same is true of {', '.join(one.alike[:SHOWN_NAMES])}{more}", width)
+        yield from wrapped(f"The same is true of {first_names(one.alike)}", width)
 
 
 def _indented(words: str, width: int) -> list[str]:

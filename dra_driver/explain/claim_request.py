@@ -42,6 +42,11 @@ class ClaimRequest:
         return full_name(self.claim.metadata), self.indices[0]
 
     @property
+    def place(self) -> str:
+        """The request and its claim, as the report names them."""
+        return f"request {self.name} of claim {full_name(self.claim.metadata)}"
+
+    @property
     def all_devices(self) -> bool:
         """Whether the request asks for every matching device of a node."""
         return self.body.allocation_mode == ALL

@@ -2,38 +2,25 @@
 """Which combination of changes helps, if no single change does?
 
 Several requests may each ask for a property that no device has, or several devices of one node may be in use. For each node this
-module picks, for every request, the devices with the fewest reasons against them. It takes the nodes with the fewest reasons. For
+module picks, for every request, the devices whose reasons cost least to remove. It takes the nodes where that costs least. For
 each of them it proposes one change, which removes all the reasons.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dra_driver.allocator.devices import SliceDevice
+from dra_driver.explain.misses import Miss, missed, relaxed
 from dra_driver.explain.names import full_name
 from dra_driver.explain.nodes import TriedNodes
-from dra_driver.explain.proposals import Miss, from_miss, missed, relaxed
+from dra_driver.explain.proposals import Candidate, from_miss, users_of
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.verdict import CountersUsedUp, HeldByClaim, SelectorFalse
-from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.explain.verdict import SelectorFalse
 
 MOST_NODES = 3
 MOST_DEVICES = 50_000
 """The nodes are checked in order, until they have more devices than this together."""
-_IN_USE = (HeldByClaim, CountersUsedUp)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Combined:
-    """Several changes as one, for the nodes in `tried`.
-
-    `claims` are the changed claims and `ended` the claims that would have to be deleted, each by "namespace/name".
-    """
-
-    what: str
-    tried: TriedNodes
-    claims: Mapping[str, ResourceClaim]
-    ended: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,13 +31,13 @@ class _Given:
     misses: Sequence[Miss]
 
     @property
-    def distance(self) -> int:
-        return sum(_missed(miss) for miss in self.misses)
+    def cost(self) -> int:
+        return sum(miss.cost for miss in self.misses)
 
 
 def combined_changes(
     requests: Sequence[RequestExplained], nodes: Sequence[TriedNodes]
-) -> Iterator[Combined]:
+) -> Iterator[Candidate]:
     """Yield, for each of the nearest nodes, one change that contains all that has to change there."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for one in requests:
@@ -63,11 +50,11 @@ def combined_changes(
             break
         given = _given(list(mains.values()), tried.group.devices)
         if given is not None and not tried.ruled_out:
-            found.append((sum(one.distance for one in given), given, tried))
+            found.append((sum(one.cost for one in given), given, tried))
     found.sort(key=lambda one: one[0])
     for _, given, tried in found[:MOST_NODES]:
         combined = _combined(given, tried)
-        if combined is not None and combined.what:
+        if combined is not None and (combined.what or combined.ended):
             yield combined
 
 
@@ -85,7 +72,7 @@ def _given(
         ]
         if not possible:
             return None
-        best = min(possible, key=lambda one: one.distance)
+        best = min(possible, key=lambda one: one.cost)
         given.append(best)
         used |= {
             miss.device for miss in best.misses if not miss.device.device.allow_multiple_allocations
@@ -100,54 +87,41 @@ def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Gi
     if explained.request.all_devices:
         misses = [one for one in misses if not _unselected(one)]
         return _Given(explained, misses) if misses else None
-    misses.sort(key=_missed)
+    # Of devices that cost the same, those come first whose claim has most of them: one claim less has to end.
+    users = Counter(_users(one) for one in misses)
+    misses.sort(key=lambda one: (one.cost, -users[_users(one)]))
     # Only a record that was edited by hand has a negative count.
     count = max(explained.request.body.count, 0)
     return _Given(explained, misses[:count]) if len(misses) >= count else None
-
-
-def _missed(miss: Miss) -> int:
-    """Return the weight of the reasons against the device. All devices here are of the right driver, so only this part differs."""
-    return miss.distance[1]
 
 
 def _unselected(miss: Miss) -> bool:
     return any(isinstance(one, SelectorFalse) for one in miss.reasons)
 
 
-def _combined(given: Sequence[_Given], tried: TriedNodes) -> Combined | None:
-    claims: dict[str, ResourceClaim] = {}
-    words: list[str] = []
-    ended: dict[str, None] = {}
+def _combined(given: Sequence[_Given], tried: TriedNodes) -> Candidate | None:
+    """Return one change for all requests; None if nobody can remove one of the reasons."""
+    whole = Candidate("", {}, first=tried)
     for one in given:
-        for miss in one.misses:
-            ended.update(dict.fromkeys(_users(miss)))
-        worst = max(map(_without_users, one.misses), key=_missed, default=None)
+        users = (name for miss in one.misses for name in _users(miss))
+        whole = replace(whole, ended=tuple(dict.fromkeys((*whole.ended, *users))))
+        worst = max(map(_without_users, one.misses), key=lambda miss: miss.cost, default=None)
         if worst is None or not worst.reasons:
             continue
         mine = one.explained.request
-        name = full_name(mine.claim.metadata)
-        mine = replace(mine, claim=claims.get(name, mine.claim))
-        proposal = next(from_miss(mine, relaxed(one.explained, worst)), None)
-        if proposal is None:
+        mine = replace(mine, claim=whole.claims.get(full_name(mine.claim.metadata), mine.claim))
+        found = next(from_miss(one.explained, mine, relaxed(one.explained, worst)), None)
+        if found is None:
             return None
-        claims[name] = proposal.claim
-        words.append(proposal.what)
-    if ended:
-        words.append(f"end {'claim' if len(ended) == 1 else 'claims'} {', '.join(ended)}")
-    return Combined("; ".join(words), tried, claims, tuple(ended))
+        whole = whole.and_also(found)
+    return whole
 
 
-def _users(miss: Miss) -> Iterator[str]:
-    """Yield the claims that would have to be deleted, so that the device or its counters are free."""
-    for reason in miss.reasons:
-        if isinstance(reason, HeldByClaim):
-            yield reason.claim
-        elif isinstance(reason, CountersUsedUp):
-            yield from reason.claims
+def _users(miss: Miss) -> tuple[str, ...]:
+    """Return the claims that would have to be deleted, so that the device, its capacity or its counters are free."""
+    return tuple(dict.fromkeys(name for reason in miss.reasons for name in users_of(reason)))
 
 
 def _without_users(miss: Miss) -> Miss:
-    """Return the miss with only those reasons that would stay if no claim used the device or its counters."""
-    reasons = tuple(one for one in miss.reasons if not isinstance(one, _IN_USE))
-    return replace(miss, reasons=reasons)
+    """Return the miss with only those reasons that would stay if no claim used the device, its capacity or its counters."""
+    return replace(miss, reasons=tuple(one for one in miss.reasons if not users_of(one)))

@@ -18,6 +18,9 @@ from dra_driver.explain.claim_request import requests_in, with_devices
 from dra_driver.explain.verdict import ConstraintConflict
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 
+SHOWN_VALUES = 8
+_TOO_FEW = "the devices that would do are too few for all of them, or share counters or capacity"
+_SHARED = "each of the devices can be had alone, but they share counters or capacity"
 Fits = Callable[[Sequence[ResourceClaim]], bool]
 
 
@@ -109,7 +112,7 @@ def as_verdict(
             words.append(prefix + constraint_text(constraint))
             details.append(_values(constraint, devices))
     if not details:
-        details = ["the devices that would do are too few, or share counters"]
+        details = [_TOO_FEW if len(words) > 1 else _SHARED]
     return ConstraintConflict(tuple(words), "; ".join(details))
 
 
@@ -155,6 +158,8 @@ def with_attribute(claim: ResourceClaim, index: int, name: str) -> ResourceClaim
 def _values(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
     name = attribute_of(constraint)
     counted = Counter(shown(device.attribute(name)) or "not set" for device in devices)
-    listed = ", ".join(f"{value} ({count})" for value, count in counted.most_common(8))
+    listed = ", ".join(
+        f"{value} ({count})" for value, count in counted.most_common(SHOWN_VALUES)
+    ) + (", …" if len(counted) > SHOWN_VALUES else "")
     near = question(near_attribute(constraint, devices))
     return f"{name}: {listed}, {near}" if near else f"{name}: {listed}"

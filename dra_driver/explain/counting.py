@@ -20,8 +20,6 @@ from dra_driver.explain.verdict import (
     Verdict,
 )
 
-SHOWN_REASONS = 2
-
 
 def unserved(
     requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
@@ -44,7 +42,8 @@ def lacking(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iter
     if explained.problems:
         yield from explained.problems
         return
-    firsts = [explained.first(one) for one in explained.answers.meant(devices)]
+    meant = explained.answers.meant(devices)
+    firsts = [explained.first(one) for one in meant]
     errors = [one for one in firsts if isinstance(one, SelectorError)]
     if errors:
         yield errors[0]
@@ -55,15 +54,16 @@ def lacking(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iter
         yield from _all_wanted(firsts, may_be_none=explained.may_be_none)
         return
     needed = explained.request.body.count
-    shared = any(one.device.allow_multiple_allocations for one in devices)
-    if available >= needed or (shared and available):
+    shared = any(
+        reason is None and one.device.allow_multiple_allocations
+        for one, reason in zip(meant, firsts, strict=True)
+    )
+    if available >= needed or shared:
         return
     if available or not counted:
-        yield NotEnoughDevices(needed, available)
+        yield NotEnoughDevices(needed, available, empty=not devices)
     # Name a false selector last. Other devices do match it, and the reasons against those can change.
-    yield from sorted(counted, key=lambda one: (isinstance(one, SelectorFalse), -counted[one]))[
-        :SHOWN_REASONS
-    ]
+    yield from sorted(counted, key=lambda one: (isinstance(one, SelectorFalse), -counted[one]))
 
 
 def _all_wanted(firsts: Sequence[Verdict | None], *, may_be_none: bool) -> Iterator[Verdict]:

@@ -5,8 +5,11 @@ Its pool is broken, no node can use it, a feature gate is off, another claim has
 These are the checks of the search (`dra_driver.allocator`). But the search stops at the first that fails; this module makes all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
+
+from dra_driver.allocator.allocated_devices import AllocatedClaim
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.capacity import (
     consumed_capacity,
@@ -28,7 +31,7 @@ from dra_driver.allocator.features import (
     PRIORITIZED_LIST,
 )
 from dra_driver.allocator.taints import EFFECTIVE, tolerates
-from dra_driver.cel.reasons.similar import meant
+from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
 from dra_driver.explain.facts.fleet import Fleet
@@ -37,13 +40,13 @@ from dra_driver.explain.verdict import (
     CapacityTooSmall,
     CouldNotTell,
     CountersUsedUp,
+    Ending,
     FeatureOff,
-    HeldByClaim,
     NodeNotSelected,
     Tainted,
     Verdict,
 )
-from dra_driver.model.api.resource_claim import ExactDeviceRequest
+from dra_driver.model.api.resource_claim import DeviceToleration, ExactDeviceRequest
 from dra_driver.model.api.resource_slice import DeviceTaint
 from dra_driver.model.quantity import Quantity
 
@@ -85,12 +88,12 @@ class DeviceState:
             yield unusable
             return
         if self._nodes.nodes and self._nodes.of(device) == frozenset():
-            yield NodeNotSelected(where_usable(device))
+            yield NodeNotSelected(where_usable(device), self._nodes.near_miss(device))
         yield from self._features(device)
         # If another claim has the whole device, its free capacity and counters are not checked.
         holder = self._fleet.held.devices.get(device.id)
         if holder is not None and not self._request.admin_access:
-            yield HeldByClaim(holder.claim, holder.pods)
+            yield self._fleet.holders.held_by(holder)
         else:
             yield from self._short(device)
             yield from self._used_up(device)
@@ -128,10 +131,9 @@ class DeviceState:
             return
         missing = missing_capacity(self._capacity, offered)
         if missing is not None:
-            near = meant(missing, list(offered))
-            yield CapacityTooSmall(
-                f"{missing} ({near})" if near else missing, str(self._capacity[missing])
-            )
+            near = _similar(missing, list(offered))
+            named = f"{missing} ({question(near)})" if near else missing
+            yield CapacityTooSmall(named, str(self._capacity[missing]), near=near)
             return
         try:
             consumed = consumed_capacity(
@@ -157,8 +159,8 @@ class DeviceState:
         if name is not None:
             whole = device.capacity[name]
             left = Quantity(max(whole.nanos - taken.get(name, 0), 0), whole.format)
-            users = self._fleet.claims_on(device.id)
-            yield CapacityConsumed(name, str(consumed[name]), str(left), users)
+            users = self._named(self._fleet.holders_of(device.id))
+            yield CapacityConsumed(name, str(consumed[name]), str(left), *users)
 
     def _used_up(self, device: SliceDevice) -> Iterator[Verdict]:
         if not device.device.consumes_counters or not self._fleet.rules.partitionable:
@@ -173,7 +175,7 @@ class DeviceState:
             counter_set = ledger.incompatible(device)
             if counter_set is not None:
                 users = self._fleet.users_of_counters(device.slice.pool_id, counter_set)
-                yield CountersUsedUp(counter_set, "", "", "", users)
+                yield CountersUsedUp(counter_set, "", "", "", *self._named(users))
 
     def _counter(
         self, device: SliceDevice, ledger: AvailableCounters, counter: tuple[str, str]
@@ -184,7 +186,13 @@ class DeviceState:
         needed = Quantity(device.consumes.get(counter, 0), form)
         left = Quantity(ledger.left(counter), form)
         users = self._fleet.users_of_counters(*published)
-        return CountersUsedUp(counter[0], counter[1], str(needed), str(left), users)
+        return CountersUsedUp(counter[0], counter[1], str(needed), str(left), *self._named(users))
+
+    def _named(
+        self, holders: Sequence[AllocatedClaim]
+    ) -> tuple[tuple[str, ...], tuple[Ending, ...]]:
+        """Return the names of claims, and which of them and of their pods are being deleted."""
+        return tuple(one.claim for one in holders), self._fleet.holders.ending(holders)
 
     def _tainted(self, device: SliceDevice) -> Iterator[Verdict]:
         if not self._fleet.rules.taints:
@@ -193,4 +201,20 @@ class DeviceState:
         for place, taint in enumerate(device.device.taints or ()):
             if taint.effect in EFFECTIVE and not any(tolerates(one, taint) for one in tolerations):
                 rule = self._fleet.rule_names.get((device.id, place), "")
-                yield Tainted(taint_text(taint), rule)
+                yield Tainted(taint_text(taint), rule, _other_effect(tolerations, taint))
+
+
+def _other_effect(tolerations: Iterable[DeviceToleration], taint: DeviceTaint) -> str:
+    """Return a hint if the request tolerates this taint with another effect only; "" else."""
+    effects = (
+        one.effect
+        for one in tolerations
+        if tolerates(msgspec.structs.replace(one, effect=taint.effect), taint)
+    )
+    return next((f"the request tolerates it only with effect {one}" for one in effects), "")
+
+
+def _similar(name: str, there: Sequence[str]) -> str:
+    """Return a published name that the author may have meant: the same with or without a domain, or a similar one; "" if there is none."""
+    bare = name.rpartition("/")[2]
+    return next((one for one in there if one.rpartition("/")[2] == bare), "") or likely(name, there)

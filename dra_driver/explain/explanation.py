@@ -24,7 +24,7 @@ from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.remedy import NO_NODES
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.lookup import node_named
-from dra_driver.explain.subject.subject import Resolved
+from dra_driver.explain.subject.subject import NewNode, Resolved
 from dra_driver.explain.summary import outcome_of, summary
 from dra_driver.explain.tried_changes import TriedChanges
 from dra_driver.explain.verdict import (
@@ -40,10 +40,14 @@ from dra_driver.model.exit_codes import DONE
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The `node` that the report is about, "" for all nodes; `stop` returns True when no caller waits for the report any more."""
+    """The `node` that the report is about, "" for all nodes; `stop` returns True when no caller waits for the report any more.
+
+    `added` is a node that the cluster does not have, and whose help is tried.
+    """
 
     node: str
     stop: Callable[[], bool]
+    added: NewNode | None = None
 
 
 class Explanation:
@@ -77,8 +81,12 @@ class Explanation:
         nodes = self.nodes
         requests = RequestsExplained(self.facts, self._requests, nodes)
         changes: tuple[Change, ...] = ()
+        useless = ""
         if nodes.fatal or not nodes.some_fit:
-            changes = TriedChanges(self.facts, nodes, requests).changes()
+            changes = TriedChanges(self.facts, nodes, requests, self._limits.added).changes()
+            added = self._limits.added
+            if added is not None and not any(one.kind == "add node" for one in changes):
+                useless = f"a node like {added.profile} would not help"
         claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
         verdicts = tuple(self._verdicts())
         outcome = outcome_of(claims, nodes, verdicts, allocating=bool(self.facts.claims))
@@ -100,6 +108,7 @@ class Explanation:
             claims=tuple(_claim_report(one, requests) for one in claims),
             nodes=groups,
             changes=changes,
+            no_help=useless,
             not_read=self._subject.state.not_read,
         )
 

@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """How does a report name an object of the API?"""
 
+from collections.abc import Sequence
+
 from dra_driver.model.api.meta import ObjectMeta
+
+SHOWN_NAMES = 4
 
 
 def full_name(metadata: ObjectMeta) -> str:
     """Return the name as "namespace/name"."""
     return f"{metadata.namespace}/{metadata.name}"
+
+
+def first_names(names: Sequence[str], of: str = "") -> str:
+    """Return the first SHOWN_NAMES names and, if there are more, how many there are."""
+    many = f"{len(names):,} {of}".rstrip()
+    more = f", … ({many})" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more

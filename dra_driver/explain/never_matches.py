@@ -12,7 +12,7 @@ from dra_driver.cel.reasons.selector import conjuncts
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.proposals import Miss
+from dra_driver.explain.misses import Miss
 from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
 

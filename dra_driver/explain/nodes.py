@@ -40,7 +40,7 @@ from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import ResourceClaim
 
 MOST_CONFLICTS = 4
-"""The smallest conflict is searched for this many groups of nodes; the verdict of every other group names all requests and
+"""The smallest conflict is searched for this many groups of nodes. Every other group has one of these, or all requests and
 constraints."""
 
 _OF_ONE_NODE = (HeldByClaim, CapacityConsumed, CountersUsedUp, Tainted, AllUnsatisfied)
@@ -116,6 +116,7 @@ class NodesExplained:
         self._equivalence = NodeEquivalence(facts.fleet, facts.nodes, looks)
         self.tried = try_all(facts, self._equivalence)
         self._conflicts = 0
+        self._found: list[Sequence[conflict.ClaimPart]] = []
 
     def devices_on(self, tried: TriedNodes, node: Node) -> Sequence[SliceDevice]:
         """Return the devices that a node can use."""
@@ -266,12 +267,7 @@ class NodesExplained:
 
     def _conflict(self, tried: TriedNodes) -> Verdict:
         """Return which requests and constraints do not fit together, although each request alone has enough devices on the node."""
-        parts = conflict.parts_of(tried.claims)
-        self._conflicts += 1
-        if self._conflicts <= MOST_CONFLICTS:
-            parts = conflict.smallest(
-                tried.claims, lambda claims: self.try_again(tried, claims).fits
-            )
+        parts = self._smallest_conflict(tried)
         requests = self._requests_of(tried)
         usable = [
             device
@@ -279,6 +275,23 @@ class NodesExplained:
             if any(not request.reasons(device) for request in requests)
         ]
         return conflict.as_verdict(tried.claims, parts, usable)
+
+    def _smallest_conflict(self, tried: TriedNodes) -> Sequence[conflict.ClaimPart]:
+        """Return a smallest conflict. If it was searched often enough already: one that was found before and is there too, else all parts."""
+        every = conflict.parts_of(tried.claims)
+        for parts in self._found:
+            rest = [one for one in every if one not in parts]
+            if set(parts) <= set(every) and not self._fits_without(tried, rest):
+                return parts
+        if self._conflicts == MOST_CONFLICTS:
+            return every
+        self._conflicts += 1
+        found = conflict.smallest(tried.claims, lambda claims: self.try_again(tried, claims).fits)
+        self._found.append(found)
+        return found
+
+    def _fits_without(self, tried: TriedNodes, parts: Sequence[conflict.ClaimPart]) -> bool:
+        return self.try_again(tried, conflict.without(tried.claims, parts)).fits
 
     def _placement_on(self, tried: TriedNodes, node: Node) -> tuple[ChosenDevice, ...]:
         """Return the devices that the scheduler would take on this node. Device names differ between equivalent nodes, so try it."""

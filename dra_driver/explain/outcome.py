@@ -33,18 +33,29 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DeviceGroup(_Part, frozen=True):
-    """Devices with the same first reason against them, or devices that are available (verdict Fits); `examples` names some of them."""
+    """Devices with the same first reason against them, or devices that are available (verdict Fits); `examples` names some of them.
+
+    `since` is the time of the oldest taint, if they are tainted. `foreign`: the selectors ask for another driver.
+    """
 
     verdict: Verdict
     count: int
     examples: tuple[str, ...] = ()
+    since: str = ""
+    foreign: bool = False
 
 
 class Change(_Part, frozen=True):
-    """A change after which everything fits; the allocator has tried it. `what` is its text, `on` a node where everything then fits."""
+    """A change after which everything fits; the allocator has tried it. `what` is its text, `on` a node where everything then fits.
+
+    `kind` is one of "correct", "wait", "end", "add node", "tolerate", "ask for less", "edit", from the one that costs the user least
+    to the one that costs most. `ends` are the claims that have to end.
+    """
 
     what: str
     on: str = ""
+    kind: str = ""
+    ends: tuple[str, ...] = ()
 
 
 class NearestMiss(_Part, frozen=True):
@@ -100,7 +111,7 @@ class Report(_Part, frozen=True, kw_only=True):
     """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
     `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores. `alike` are
-    other pods, which ask for the same and so have the same answer.
+    other pods, which ask for the same and so have the same answer. `no_help`: the node that was to be added, if it would not help.
     """
 
     api_version: str = DOCUMENT_VERSION
@@ -117,6 +128,7 @@ class Report(_Part, frozen=True, kw_only=True):
     not_read: tuple[NotRead, ...] = ()
     pods: PodCount | None = None
     passed_over: tuple[str, ...] = ()
+    no_help: str = ""
     alike: tuple[str, ...] = ()
 
 

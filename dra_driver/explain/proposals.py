@@ -1,237 +1,217 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which changes of a request might help? Each is only a proposal: `tried_changes` runs the allocator to see whether it does help.
+"""Which changes might help? Each is only a proposal: `tried_changes` runs the allocator to see whether it does help.
 
 The proposals start from the nearest miss, the device with the fewest reasons against it. Each proposal removes all these reasons:
-relax a condition until the device meets it, tolerate a taint, ask for less capacity, delete the claim that has the device.
+relax a condition until the device meets it, tolerate a taint, ask for less capacity, delete the claim that has the device. A device
+that does not work is in no proposal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.reasons.conditions import FalseCondition
-from dra_driver.cel.reasons.paths import DevicePath
-from dra_driver.cel.reasons.rewrite import guard, written
 from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
+from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest
 from dra_driver.explain.device_state import taint_text
+from dra_driver.explain.misses import Miss
+from dra_driver.explain.names import full_name
+from dra_driver.explain.nodes import TriedNodes
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.selector_answers import RequestSelector
+from dra_driver.explain.selector_edits import (
+    Rewritten,
+    corrected_names,
+    relaxed_selectors,
+    without_errors,
+)
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
     CountersUsedUp,
     HeldByClaim,
-    SelectorFalse,
     Tainted,
     Verdict,
 )
 from dra_driver.model.api.resource_claim import (
     CapacityRequirements,
-    CELDeviceSelector,
-    DeviceSelector,
+    DeviceClass,
     DeviceToleration,
     ResourceClaim,
 )
 from dra_driver.model.api.resource_slice import DeviceTaint
 
-_WEIGHTS: dict[type, int] = {SelectorFalse: 2, Tainted: 2, HeldByClaim: 3, CountersUsedUp: 3}
-_OTHERS = 5
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """A change, and its text (`what`).
+    """A change of one request, of its class, or of both. `what` is its text, without the claims in `ended`.
 
-    `claim` is the changed claim; `ended` are the other claims ("namespace/name") that would have to be deleted.
+    `claim` is the changed claim and `classes` are the changed classes; `ended` are the other claims ("namespace/name") that would
+    have to be deleted. `kind` and `cost` are those of the changes in `what`; None and 0 if there are none.
     """
 
     what: str
     claim: ResourceClaim
+    kind: Kind | None = None
+    cost: int = 0
     ended: tuple[str, ...] = ()
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Miss:
-    """A device and all reasons against it.
+class Candidate:
+    """What `tried_changes` tries as one change: changed claims, by "namespace/name", changed classes, and claims to delete.
 
-    `parts` are the false conditions of the selectors. `foreign`: the selectors ask for another driver.
+    `what`, `kind` and `cost` are without the claims in `ended`. `first` are the nodes to try first.
     """
 
-    device: SliceDevice
-    reasons: tuple[Verdict, ...]
-    parts: tuple[tuple[RequestSelector, FalseCondition], ...]
-    foreign: bool
+    what: str
+    claims: Mapping[str, ResourceClaim]
+    kind: Kind | None = None
+    cost: int = 0
+    ended: tuple[str, ...] = ()
+    classes: Mapping[str, DeviceClass] = field(default_factory=dict)
+    first: TriedNodes | None = None
 
-    @property
-    def distance(self) -> tuple[bool, int]:
-        """How much would have to change: the smaller, the nearer. A device of another driver is farther than all other devices.
-
-        A false selector of the class and the node of a device weigh more than a false selector of the request, because the author
-        of a claim can change neither.
-        """
-        parts = sum(2 if selector.is_own else 3 * _OTHERS for selector, _ in self.parts)
-        others = (one for one in self.reasons if not isinstance(one, SelectorFalse))
-        return self.foreign, parts + sum(_WEIGHTS.get(type(one), _OTHERS) for one in others)
-
-
-def missed(explained: RequestExplained, device: SliceDevice) -> Miss:
-    """Return the device with all reasons against it for this request."""
-    parts = explained.answers.judged(device).parts
-    return Miss(device, explained.reasons(device), parts, explained.answers.foreign(device))
-
-
-def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
-    """Return the same miss, where each false condition also has the nearest condition that the device meets."""
-    return replace(miss, parts=explained.answers.relaxed(miss.device))
+    def and_also(self, one: Proposal) -> "Candidate":
+        """Return this and one more change, which is made from the claim as this one leaves it."""
+        kinds = [kind for kind in (self.kind, one.kind) if kind]
+        return replace(
+            self,
+            what="; ".join(what for what in (self.what, one.what) if what),
+            claims={**self.claims, full_name(one.claim.metadata): one.claim},
+            kind=costliest(kinds) if kinds else None,
+            cost=self.cost + one.cost,
+            ended=tuple(dict.fromkeys((*self.ended, *one.ended))),
+            classes={**one.classes, **self.classes},
+        )
 
 
-def nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
-    """Return the device with the smallest distance, the first of several; None if no device has a reason against it."""
-    best: Miss | None = None
-    for device in devices:
-        miss = missed(explained, device)
-        if miss.reasons and (best is None or miss.distance < best.distance):
-            best = miss
-    return best and relaxed(explained, best)
+@dataclass(frozen=True, slots=True, eq=False)
+class Edit:
+    """One change of a request, in words."""
+
+    words: str
+    kind: Kind
+    body: Body
 
 
-def from_miss(request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
-    """Yield changes of the request after which this device fits the request.
+def from_miss(explained: RequestExplained, request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
+    """Yield changes after which this device fits the request. `request` may be another version of the explained request.
 
-    If a selector has mistyped names, one proposal only corrects these. If the claim's author cannot remove one of the reasons,
-    there is no other proposal.
+    If a selector has mistyped names, one proposal only corrects these. If other claims use up a capacity, one proposal ends them,
+    and another one asks for less. If nobody can remove one of the reasons, there is no proposal.
     """
     typos = [(selector, part.typo) for selector, part in miss.parts if part.typo]
-    if typos:
-        yield from _corrected(request, typos)
-    edits: list[tuple[str, Body]] = []
+    for names in corrected_names(typos):
+        yield rewritten(explained, request, names, "correct")
+    consumed = any(isinstance(one, CapacityConsumed) and one.claims for one in miss.reasons)
+    for ending in (True, False) if consumed else (True,):
+        yield from _removing(explained, request, miss, ending=ending)
+
+
+def _removing(
+    explained: RequestExplained, request: ClaimRequest, miss: Miss, *, ending: bool
+) -> Iterator[Proposal]:
+    """Yield the change that removes all reasons; `ending`: it ends the claims that use up a capacity."""
+    if miss.foreign and any(not selector.is_own for selector, _ in miss.parts):
+        return  # the class is for devices of another driver
+    edits: list[Edit] = []
     body = request.body
-    ended: list[str] = []
-    for reason in miss.reasons:
-        if isinstance(reason, SelectorFalse):
-            continue  # its false conditions are relaxed below, for all selectors together
-        if isinstance(reason, HeldByClaim):
-            ended.append(reason.claim)
-        elif isinstance(reason, CountersUsedUp):
-            ended += reason.claims
-        else:
-            edit = _edit(body, reason, miss.device)
-            if edit is None:
-                return
-            edits.append(edit)
-            body = edit[1]
-    selectors = _selectors(body, miss.parts)
-    if selectors is None:
-        return
-    words = [*selectors[0], *(what for what, _ in edits)]
-    if words:
-        words[0] = f"request {request.name}: {words[0]}"
-    words += [f"end claim {name}" for name in dict.fromkeys(ended)]
-    final = selectors[1]
-    yield Proposal(
-        "; ".join(words), claim_with(request, lambda _: final), tuple(dict.fromkeys(ended))
+    ended: dict[str, None] = {}
+    for reason in miss.others:
+        users = users_of(reason, ending=ending)
+        if users:
+            ended.update(dict.fromkeys(users))
+            continue
+        edit = _edit(body, reason, miss.device)
+        if edit is None:
+            return
+        edits.append(edit)
+        body = edit.body
+    yield rewritten(
+        explained, request, relaxed_selectors(miss.parts), "edit", edits=edits, ended=tuple(ended)
+    )
+
+
+def users_of(reason: Verdict, *, ending: bool = True) -> tuple[str, ...]:
+    """Return the claims that would have to be deleted, so that the device, its capacity or its counters are free."""
+    if isinstance(reason, HeldByClaim):
+        return (reason.claim,)
+    if isinstance(reason, CountersUsedUp) or (ending and isinstance(reason, CapacityConsumed)):
+        return reason.claims
+    return ()
+
+
+def rewritten(
+    explained: RequestExplained,
+    request: ClaimRequest,
+    selectors: Rewritten,
+    kind: Kind,
+    *,
+    edits: Sequence[Edit] = (),
+    ended: tuple[str, ...] = (),
+) -> Proposal:
+    """Propose other selectors, which are a change of this kind, after the other changes of the request in `edits`."""
+    body = edits[-1].body if edits else request.body
+    own, of_class = selectors.own_words, selectors.class_words
+    if own:
+        body = msgspec.structs.replace(body, selectors=selectors.own(body.selectors))
+    words = [*own, *(one.words for one in edits)]
+    texts = [f"{request.place}: {'; '.join(words)}"] if words else []
+    classes: dict[str, DeviceClass] = {}
+    if of_class:
+        name = request.body.device_class_name
+        classes[name] = selectors.of_class(explained.fleet.classes[name])
+        texts.append(f"class {name}: {'; '.join(of_class)}")
+    kinds = [*((kind,) if own or of_class else ()), *(one.kind for one in edits)]
+    dear = EDIT_CLASS if kind == "edit" else COSTS[kind]
+    cost = COSTS[kind] * len(own) + dear * len(of_class) + sum(COSTS[one.kind] for one in edits)
+    claim = claim_with(request, lambda _: body)
+    return Proposal(
+        "; ".join(texts), claim, costliest(kinds) if kinds else None, cost, ended, classes
     )
 
 
 def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
-    """Yield changes of the request that remove its run-time errors.
-
-    One corrects mistyped names; one adds a check that the device has the attribute; and, if no device passes the selectors, one
-    leaves out the conditions that fail. There is none if a selector of the class fails.
-    """
-    failing = dict.fromkeys(
-        one for device in devices for one in explained.answers.judged(device).failing
-    )
-    if not failing or any(not selector.is_own for selector, _ in failing):
-        return
-    yield from _corrected(
-        explained.request, [(selector, typo) for selector, part in failing for typo in part.typos]
-    )
-    paths: dict[RequestSelector, dict[str, dict[DevicePath, None]]] = {}
-    for selector, part in failing:
-        known = paths.setdefault(selector, {}).setdefault(part.part, {})
-        known.update(dict.fromkeys(part.missing))
-    words = [
-        f"put {' && '.join(guard(path) for path in missing)} && before {part}"
-        for parts in paths.values()
-        for part, missing in parts.items()
-    ]
-    texts = {
-        selector.index: selector.explained.guarded({part: list(one) for part, one in parts.items()})
-        for selector, parts in paths.items()
-    }
-    if all(missing for parts in paths.values() for missing in parts.values()):
-        yield _rewritten(explained.request, words, texts)
-    if all(explained.answers.judged(device).verdicts for device in devices):
-        words = [f"leave out {part}" for parts in paths.values() for part in parts]
-        texts = {
-            selector.index: selector.explained.without([FalseCondition(part, "") for part in parts])
-            for selector, parts in paths.items()
-        }
-        yield _rewritten(explained.request, words, texts)
-
-
-def _corrected(
-    request: ClaimRequest, typos: Sequence[tuple[RequestSelector, tuple[DevicePath, str]]]
-) -> Iterator[Proposal]:
-    """Correct the mistyped names in the request; a selector of the class stays unchanged."""
-    names: dict[RequestSelector, dict[DevicePath, str]] = {}
-    for selector, (path, name) in typos:
-        if selector.is_own:
-            names.setdefault(selector, {})[path] = name
-    words = dict.fromkeys(
-        f"write {written(replace(path, name=name))} instead of {written(path)}"
-        for paths in names.values()
-        for path, name in paths.items()
-    )
-    texts = {selector.index: selector.explained.renamed(paths) for selector, paths in names.items()}
-    if texts:
-        yield _rewritten(request, list(words), texts)
-
-
-def _rewritten(request: ClaimRequest, words: Sequence[str], texts: Mapping[int, str]) -> Proposal:
-    """Replace the texts of some selectors of the request, by their index; a selector with the text "" is removed."""
-    selectors = [
-        DeviceSelector(cel=CELDeviceSelector(expression=texts[index])) if index in texts else old
-        for index, old in enumerate(request.body.selectors or ())
-        if texts.get(index) != ""
-    ]
-    return Proposal(
-        f"request {request.name}: {'; '.join(words)}",
-        claim_with(request, lambda body: msgspec.structs.replace(body, selectors=selectors)),
-    )
+    """Yield changes of the request and its class that remove the run-time errors of their selectors."""
+    for corrects, change in without_errors(explained, devices):
+        yield rewritten(explained, explained.request, change, "correct" if corrects else "edit")
 
 
 def fewer(request: ClaimRequest, available: int) -> Proposal:
     """Propose to ask for only as many devices as are available."""
-    what = f"request {request.name}: ask for {available} instead of {request.body.count}"
-    if request.all_devices:
-        what = f"request {request.name}: ask for {available} instead of all"
+    instead = "all" if request.all_devices else request.body.count
 
     def lower(body: Body) -> Body:
         return msgspec.structs.replace(body, allocation_mode="ExactCount", count=available)
 
-    return Proposal(what, claim_with(request, lower))
+    what = f"{request.place}: ask for {available} instead of {instead}"
+    return Proposal(what, claim_with(request, lower), "ask for less", COSTS["ask for less"] + 1)
 
 
 def other_class(request: ClaimRequest, name: str) -> Proposal:
     """Propose another class for the request."""
     return Proposal(
-        f"request {request.name}: deviceClassName {name}",
+        f"{request.place}: deviceClassName {name}",
         claim_with(request, lambda body: msgspec.structs.replace(body, device_class_name=name)),
+        "correct",
+        COSTS["correct"],
     )
 
 
-def _edit(body: Body, reason: Verdict, device: SliceDevice) -> tuple[str, Body] | None:
+def _edit(body: Body, reason: Verdict, device: SliceDevice) -> Edit | None:
     if isinstance(reason, Tainted):
         taints = device.device.taints or ()
-        return _tolerate(body, next(one for one in taints if taint_text(one) == reason.taint))
+        return _tolerate(
+            body, next(one for one in taints if taint_text(one) == reason.taint), reason
+        )
     if isinstance(reason, CapacityTooSmall):
-        name = reason.capacity if reason.has else _missing_capacity(body, device)
+        name = _missing_capacity(body, device) if not reason.has else reason.capacity
+        if reason.near:
+            return _renamed(body, name, reason.near)
         return _lower(body, name, _permitted(device, name, (reason.has, reason.needed)))
     if isinstance(reason, CapacityConsumed):
         name = reason.capacity
@@ -257,16 +237,27 @@ def _permitted(device: SliceDevice, name: str, most: Sequence[str]) -> str:
     return "" if found is None else str(found)
 
 
-def _tolerate(body: Body, taint: DeviceTaint) -> tuple[str, Body]:
+def _tolerate(body: Body, taint: DeviceTaint, reason: Tainted) -> Edit | None:
+    if reason.is_broken:
+        return None
     toleration = DeviceToleration(
         key=taint.key, operator="Equal", value=taint.value, effect=taint.effect
     )
     tolerations = [*(body.tolerations or ()), toleration]
     what = f"tolerate {taint_text(taint)}"
-    return what, msgspec.structs.replace(body, tolerations=tolerations)
+    return Edit(what, "tolerate", msgspec.structs.replace(body, tolerations=tolerations))
 
 
-def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
+def _renamed(body: Body, name: str, right: str) -> Edit:
+    """Ask for the same amount under the name that the device publishes."""
+    requests = dict((body.capacity.requests if body.capacity else None) or {})
+    requests[right] = requests.pop(name)
+    capacity = CapacityRequirements(requests=requests)
+    words = f"ask for capacity {right} instead of {name}"
+    return Edit(words, "correct", msgspec.structs.replace(body, capacity=capacity))
+
+
+def _lower(body: Body, name: str, most: str) -> Edit | None:
     requests = dict((body.capacity.requests if body.capacity else None) or {})
     asked = requests.pop(name, "")
     if most == "0" or not (asked or most):
@@ -276,30 +267,4 @@ def _lower(body: Body, name: str, most: str) -> tuple[str, Body] | None:
         requests[name] = most
     what = f"ask for {name} {most}{instead}" if most else f"do not ask for {name}"
     capacity = CapacityRequirements(requests=requests) if requests else None
-    return what, msgspec.structs.replace(body, capacity=capacity)
-
-
-def _selectors(
-    body: Body, parts: Sequence[tuple[RequestSelector, FalseCondition]]
-) -> tuple[list[str], Body] | None:
-    """Relax the selectors of the request. None if a selector of the class is false: no change of the claim helps then."""
-    failed: dict[int, tuple[RequestSelector, list[FalseCondition]]] = {}
-    for selector, part in parts:
-        if not selector.is_own:
-            return None
-        failed.setdefault(selector.index, (selector, []))[1].append(part)
-    words: list[str] = []
-    kept: list[DeviceSelector] = []
-    for index, unchanged in enumerate(body.selectors or ()):
-        if index not in failed:
-            kept.append(unchanged)
-            continue
-        selector, parted = failed[index]
-        false = selector.explained.with_dependent(parted)
-        for part in false:
-            instead = f"write {part.relaxed} instead of" if part.relaxed else "leave out"
-            words.append(f"{instead} {part.part}")
-        expression = selector.explained.without(false)
-        if expression:
-            kept.append(DeviceSelector(cel=CELDeviceSelector(expression=expression)))
-    return words, msgspec.structs.replace(body, selectors=kept)
+    return Edit(what, "ask for less", msgspec.structs.replace(body, capacity=capacity))

@@ -36,6 +36,7 @@ class RequestExplained:
         self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes, stop: Check = never
     ) -> None:
         self.request = request
+        self.fleet = fleet
         self.may_be_none = request.all_devices and fleet.rules.all_may_be_none
         """Whether the request is served although no device matches it."""
         self.answers = SelectorAnswers(fleet, request, stop)
@@ -50,8 +51,12 @@ class RequestExplained:
         """Return all reasons against the device, false selectors first; () if there is none."""
         known = self._known.get(device)
         if known is None:
-            verdicts = self.answers.judged(device).verdicts
-            known = self._known[device] = (*verdicts, *self._state.reasons(device))
+            # Without more reasons it is the same tuple for all equal devices: a large fleet would have 100,000 of them.
+            known = self.answers.judged(device).verdicts
+            more = tuple(self._state.reasons(device))
+            if more:
+                known = (*known, *more)
+            self._known[device] = known
         return known
 
     def first(self, device: SliceDevice) -> Verdict | None:

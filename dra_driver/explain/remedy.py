@@ -217,6 +217,8 @@ def fix(reason: verdict.Verdict) -> str:
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
                 "(`kubectl get deviceclasses`), or install a device plugin that offers it"
             )
+        case verdict.Tainted(rule="") if reason.is_broken:
+            return "repair what the taint says, or add nodes; a pod on this device would fail"
         case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
             return _CAUSES[cause]
     return ROWS[type(reason)].fix

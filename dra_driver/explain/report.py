@@ -18,6 +18,7 @@ from dra_driver.explain.subject.resolve import resolve
 from dra_driver.explain.subject.subject import (
     ClaimSubject,
     ManifestSubject,
+    NewNode,
     PodSubject,
     Resolved,
     ResolvedPod,
@@ -30,6 +31,7 @@ from dra_driver.model.cluster import ClusterState
 __all__ = [
     "ClaimSubject",
     "ManifestSubject",
+    "NewNode",
     "PodSubject",
     "Subject",
     "TemplateSubject",
@@ -44,17 +46,18 @@ def explain(
     node: str = "",
     cancelled: Callable[[], bool] = lambda: False,
     recorded: bool = False,
+    added: NewNode | None = None,
 ) -> Report:
     """Return the report; with `node` for that node alone. For several pods: the report of one that does not fit, if there is one.
 
     `cancelled` is called before and during each search; once it returns True, every search stops. `recorded` means that the
-    cluster's state comes from a file: then messages do not advise kubectl commands. Raises Permanent if the subject or the node
-    does not exist.
+    cluster's state comes from a file: then messages do not advise kubectl commands. `added` is a node whose help is tried. Raises
+    Permanent if the subject or the node does not exist.
     """
     state = readable(state)
     if node:
         node_named(state, node, recorded=recorded)
-    return answer(list(resolve(state, subject, recorded=recorded)), Limits(node, cancelled))
+    return answer(list(resolve(state, subject, recorded=recorded)), Limits(node, cancelled, added))
 
 
 def answer(subjects: Sequence[Resolved], limits: Limits) -> Report:

@@ -7,13 +7,15 @@ import msgspec
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.claim_request import ClaimRequest, claim_with_only
+from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.device_nodes import where_usable
 from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.misses import Miss, nearest
 from dra_driver.explain.names import full_name
 from dra_driver.explain.never_matches import never_matches
 from dra_driver.explain.nodes import NodesExplained, meaning_of
 from dra_driver.explain.outcome import DeviceGroup, NearestMiss, RequestReport
-from dra_driver.explain.proposals import Miss, fewer, nearest
+from dra_driver.explain.proposals import fewer
 from dra_driver.explain.reasons import ReasonGroup, RequestExplained, grouped
 from dra_driver.explain.trial import TrialResult
 from dra_driver.explain.verdict import (
@@ -23,6 +25,7 @@ from dra_driver.explain.verdict import (
     NotEnoughDevices,
     SelectorError,
     SelectorFalse,
+    Tainted,
     Verdict,
 )
 from dra_driver.model.api.resource_claim import ResourceClaim
@@ -46,6 +49,7 @@ class RequestsExplained:
             if not limited or facts.nodes.of(device) != frozenset()
         ]
         self._misses: dict[int, Miss | None] = {}
+        self._grouped: dict[int, list[ReasonGroup]] = {}
 
     def reports(self, claim: ResourceClaim) -> tuple[RequestReport, ...]:
         """Return the report of each request of a claim."""
@@ -60,7 +64,7 @@ class RequestsExplained:
         request = explained.request
         if explained.problems:
             return RequestReport(name=request.name, asks=str(request), verdicts=explained.problems)
-        groups = grouped(explained, self.devices)
+        groups = self.groups(explained)
         served = self._nodes.some_fit and not self._nodes.fatal
         verdicts = () if served else tuple(self.verdicts(explained, groups))
         has_fitting = any(group.reason is None for group in groups)
@@ -69,9 +73,16 @@ class RequestsExplained:
             name=request.name,
             asks=str(request),
             verdicts=verdicts,
-            devices=tuple(_device_group(one) for one in groups),
+            devices=tuple(_device_group(one, explained) for one in groups),
             nearest=_nearest(miss) if miss else None,
         )
+
+    def groups(self, explained: RequestExplained) -> list[ReasonGroup]:
+        """Return all devices by their first reason, grouped once."""
+        key = id(explained)
+        if key not in self._grouped:
+            self._grouped[key] = grouped(explained, self.devices)
+        return self._grouped[key]
 
     def miss(self, explained: RequestExplained) -> Miss | None:
         """Return the device with the fewest reasons against it, searched once; None if no device has a reason against it."""
@@ -194,9 +205,23 @@ def _why_not_all(groups: Sequence[ReasonGroup]) -> str:
     return "all matching devices of a node are asked for, and they cannot be had at once"
 
 
-def _device_group(group: ReasonGroup) -> DeviceGroup:
+def _device_group(group: ReasonGroup, explained: RequestExplained) -> DeviceGroup:
+    reason = group.reason
     return DeviceGroup(
-        verdict=Fits() if group.reason is None else group.reason,
+        verdict=Fits() if reason is None else reason,
         count=len(group.devices),
         examples=tuple(str(device.id) for device in group.devices[:EXAMPLES]),
+        since=_oldest(group.devices, reason.taint) if isinstance(reason, Tainted) else "",
+        foreign=explained.answers.foreign(group.devices[0]),
     )
+
+
+def _oldest(devices: Sequence[SliceDevice], taint: str) -> str:
+    """Return the time of the oldest taint of these devices that has this text; "" if it has no time."""
+    times = (
+        one.time_added
+        for device in devices
+        for one in device.device.taints or ()
+        if one.time_added and taint_text(one) == taint
+    )
+    return min(times, default="")

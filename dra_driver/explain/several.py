@@ -23,6 +23,7 @@ from dra_driver.explain.subject.subject import (
     ClaimSubject,
     ManyPods,
     NamedSubject,
+    NewNode,
     PendingSubject,
     PodSubject,
     ResolvedPod,
@@ -55,6 +56,7 @@ def explain_several(
     node: str = "",
     cancelled: Callable[[], bool] = lambda: False,
     recorded: bool = False,
+    added: NewNode | None = None,
 ) -> ReportList:
     """Return one report for each pod, claim and template. The parameters are those of `report.explain`.
 
@@ -64,7 +66,7 @@ def explain_several(
     state = readable(state)
     if node:
         node_named(state, node, recorded=recorded)
-    where, limits = Cluster(state, recorded), Limits(node, cancelled)
+    where, limits = Cluster(state, recorded), Limits(node, cancelled, added)
     if len(subjects) == 1:
         part = _part(where, subjects[0], limits)
         parts, said = [part], [part.says]

@@ -1,59 +1,136 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which changes make everything fit? Proposals, each tried by running the allocator on the changed claims."""
+"""Which changes make everything fit? Candidates, each tried by running the allocator on the changed claims and classes.
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+The candidates are tried in the order of what they cost the user (`costs`). The report has the cheapest that helps, and the cheapest
+of another kind.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
 
 from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain import conflict
 from dra_driver.explain.combined_changes import combined_changes
+from dra_driver.explain.costs import COSTS, RANK, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
-from dra_driver.explain.names import full_name
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.misses import nearest
+from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.nodes import NodesExplained, TriedNodes
 from dra_driver.explain.outcome import Change
-from dra_driver.explain.proposals import Proposal, fewer, from_errors, from_miss, other_class
-from dra_driver.explain.reasons import RequestExplained, grouped
+from dra_driver.explain.proposals import (
+    Candidate,
+    Proposal,
+    fewer,
+    from_errors,
+    from_miss,
+    other_class,
+)
+from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
+from dra_driver.explain.subject.subject import NewNode
 from dra_driver.explain.trial import try_on
-from dra_driver.explain.verdict import AllUnsatisfied, ClassMissing, NotEnoughDevices
+from dra_driver.explain.verdict import (
+    AllUnsatisfied,
+    ClassMissing,
+    HeldByClaim,
+    NotEnoughDevices,
+)
 from dra_driver.model.api.core import Node
-from dra_driver.model.api.resource_claim import ResourceClaim
 
-MOST_CHANGES = 3
+MOST_CHANGES = 2
 MOST_TRIALS = 24
 """The largest number of nodes on which one change is tried."""
+MOST_ENDED = 8
+"""Of more claims than this that would have to end, `explain` does not search for a smaller set."""
 
 
 class TriedChanges:
     """The changes that help one pod or claim."""
 
-    def __init__(self, facts: Facts, nodes: NodesExplained, requests: RequestsExplained) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        nodes: NodesExplained,
+        requests: RequestsExplained,
+        added: NewNode | None = None,
+    ) -> None:
         self._facts = facts
         self._fleet = facts.fleet
         self._nodes = nodes
         self._requests = requests
+        self._added = added
 
     def changes(self) -> tuple[Change, ...]:
-        """Return up to MOST_CHANGES changes of which each makes everything fit. If none does, the first combination that does."""
+        """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
         if self._nodes.fatal and not any(tried.result.fatal for tried in self._nodes.tried):
             return ()  # the error is on nodes that the report is not about, and changes are not tried there
-        seen: dict[str, Proposal] = {}
-        for proposal in self._proposals():
-            seen.setdefault(proposal.what, proposal)
-        tried = (
-            (one.what, self._fits_on({full_name(one.claim.metadata): one.claim}, one.ended))
-            for one in seen.values()
-        )
-        helping = (Change(what=what, on=node) for what, node in tried if node)
-        return tuple(islice(helping, MOST_CHANGES)) or self._changes_together()
+        found: dict[Kind, Change] = {}
+        for candidate in sorted(self._candidates(), key=self._cost):
+            kind = self._kind(candidate)
+            mixed = bool(candidate.what and candidate.ended)
+            if kind in found or (mixed and found):
+                continue  # to change a request and to end claims is no second way, beside one that costs less
+            node = self._fits_on(candidate)
+            if node:
+                found[kind] = self._change(self._with_fewer_ended(candidate), node)
+                if len(found) == MOST_CHANGES:
+                    break
+        changes = [*found.values(), *self._with_node()]
+        return tuple(sorted(changes, key=lambda one: RANK[one.kind]))
 
-    def _changes_together(self) -> tuple[Change, ...]:
-        """Return the first combination of changes that makes everything fit; () if there is none."""
-        tried = (
-            (one.what, self._fits_on(one.claims, one.ended, first=one.tried))
-            for one in combined_changes(self._requests.requests, self._nodes.tried)
+    def _with_node(self) -> Iterator[Change]:
+        """Yield the node that the user asked about, if everything fits there. It is told whatever else helps."""
+        added, state = self._added, self._fleet.state
+        if added is None or self._nodes.fatal:
+            return  # an error of a selector stops the pod with one more node, too
+        slices = (*state.resource_slices, *added.slices)
+        fleet = Fleet(msgspec.structs.replace(state, resource_slices=slices))
+        if try_on(fleet.allocator, added.node, self._facts.claims, self._facts.stop).fits:
+            yield Change(what=f"add a node like {added.profile}", kind="add node")
+
+    def _candidates(self) -> list[Candidate]:
+        """Return every change to try, each text once."""
+        single = (
+            Candidate("", {}).and_also(one) for one in self._proposals() if one.what or one.ended
         )
-        return tuple(islice((Change(what=what, on=node) for what, node in tried if node), 1))
+        together = combined_changes(self._requests.requests, self._nodes.tried)
+        seen: dict[object, Candidate] = {}
+        for candidate in (*single, *together):
+            seen.setdefault((candidate.what, frozenset(candidate.ended)), candidate)
+        return list(seen.values())
+
+    def _holders(self, candidate: Candidate) -> list[HeldByClaim]:
+        return [self._fleet.holders.named(name) for name in candidate.ended]
+
+    def _cost(self, candidate: Candidate) -> int:
+        return candidate.cost + sum(map(cost_of, self._holders(candidate)))
+
+    def _kind(self, candidate: Candidate) -> Kind:
+        if candidate.kind is not None:
+            return candidate.kind
+        return "wait" if all(one.ends for one in self._holders(candidate)) else "end"
+
+    def _change(self, candidate: Candidate, node: str) -> Change:
+        words = [candidate.what] if candidate.what else []
+        words += ending_words(self._holders(candidate), self._fleet.holders.budgets)
+        return Change(
+            what="; ".join(words), on=node, kind=self._kind(candidate), ends=candidate.ended
+        )
+
+    def _with_fewer_ended(self, candidate: Candidate) -> Candidate:
+        """Return the candidate without those claims that need not end: a counter may have more users than are in the way."""
+        if not 1 < len(candidate.ended) <= MOST_ENDED:
+            return candidate
+        for name in sorted(
+            candidate.ended, key=lambda one: -cost_of(self._fleet.holders.named(one))
+        ):
+            less = replace(candidate, ended=tuple(one for one in candidate.ended if one != name))
+            if (less.ended or less.what) and self._fits_on(less):
+                candidate = less
+        return candidate
 
     def _proposals(self) -> Iterator[Proposal]:
         for explained in self._requests.requests:
@@ -71,8 +148,8 @@ class TriedChanges:
                     yield other_class(explained.request, near)
 
     def _of_request(self, explained: RequestExplained) -> Iterator[Proposal]:
-        request, devices = explained.request, self._requests.devices
-        for verdict in self._requests.verdicts(explained, grouped(explained, devices)):
+        request = explained.request
+        for verdict in self._requests.verdicts(explained, self._requests.groups(explained)):
             if isinstance(verdict, NotEnoughDevices) and verdict.available:
                 yield fewer(request, verdict.available)
             elif isinstance(verdict, AllUnsatisfied):
@@ -81,7 +158,11 @@ class TriedChanges:
         yield from from_errors(explained, list(self._fleet.devices.values()))
         miss = self._requests.miss(explained)
         if miss is not None:
-            yield from from_miss(request, miss)
+            yield from from_miss(explained, request, miss)
+        # If the nearest device is in use, one that is free may be an answer too, for who can use another type.
+        free = nearest(explained, self._requests.devices, free=True)
+        if free is not None:
+            yield from from_miss(explained, request, free)
 
     def _most_free(self, explained: RequestExplained) -> list[int]:
         """Return the largest number of free devices on one node, as a list of one number; [] if no node has a free device."""
@@ -97,37 +178,37 @@ class TriedChanges:
             full_name(one.request.claim.metadata): one.request.claim
             for one in self._requests.requests
         }
-        for claim in claims.values():
+        for name, claim in claims.items():
             for index, constraint in enumerate(claim.spec.devices.constraints or ()):
                 near = conflict.near_attribute(constraint, self._requests.devices)
                 if near:
                     right = conflict.with_attribute(claim, index, near)
                     wrong = conflict.attribute_of(constraint)
-                    yield Proposal(f"write {near} instead of {wrong}", right)
+                    what = f"claim {name}: write {near} instead of {wrong}"
+                    yield Proposal(what, right, "correct", COSTS["correct"])
                 part = conflict.ClaimPart(0, "constraint", index)
                 (rest,) = conflict.without([claim], [part])
                 text = conflict.constraint_text(constraint)
-                yield Proposal(f"leave out the constraint {text}", rest)
+                what = f"claim {name}: leave out the constraint {text}"
+                yield Proposal(what, rest, "edit", COSTS["edit"])
 
-    def _fits_on(
-        self,
-        changed: Mapping[str, ResourceClaim],
-        ended: Sequence[str],
-        first: TriedNodes | None = None,
-    ) -> str:
-        """Return a node where everything fits with the change; "" if there is none. `first` are the nodes to try first."""
-        allocator = self._fleet.allocator
+    def _fits_on(self, candidate: Candidate) -> str:
+        """Return a node where everything fits with the change; "" if there is none."""
+        allocator, ended = self._fleet.allocator, candidate.ended
         nodes = [(tried, tried.group.example) for tried in self._nodes.tried]
-        if ended:
+        if ended or candidate.classes:
             claims = self._fleet.state.resource_claims
             kept = [one for one in claims if full_name(one.metadata) not in ended]
-            allocator = self._fleet.allocator_with(self._fleet.held_by(kept))
+            allocator = self._fleet.allocator_with(self._fleet.held_by(kept), candidate.classes)
+        if ended:
             nodes = list(self._nodes_of(ended))
         # A change does not help if an error still stops the pod. So the nodes with an error come first.
-        nodes.sort(key=lambda one: (not one[0].result.fatal, one[0] is not first))
+        nodes.sort(key=lambda one: (not one[0].result.fatal, one[0] is not candidate.first))
         where = ""
         for tried, node in nodes[:MOST_TRIALS]:
-            claims_there = [changed.get(full_name(one.metadata), one) for one in tried.claims]
+            claims_there = [
+                candidate.claims.get(full_name(one.metadata), one) for one in tried.claims
+            ]
             result = try_on(allocator, node, claims_there, self._facts.stop)
             if result.fatal and tried.takes_the_pod:
                 return ""
@@ -145,3 +226,26 @@ class TriedChanges:
                 ):
                     yield tried, node
                     break
+
+
+def ending_words(
+    holders: Sequence[HeldByClaim], budgets: Callable[[Sequence[str]], Sequence[str]]
+) -> list[str]:
+    """Return which claims have to be waited for, because they end by themselves, and which have to be ended.
+
+    `budgets` returns the PodDisruptionBudgets that forbid to evict some of these pods.
+    """
+    waiting = " and ".join(
+        one.awaited for holder in holders if holder.ends for one in holder.ending
+    )
+    ended = [one for one in holders if not one.ends]
+    words = [f"wait until {waiting} is gone"] if waiting else []
+    if ended:
+        pods = tuple(dict.fromkeys(pod for one in ended for pod in one.pods))
+        used = f", used by {first_names(pods)}" if pods else ""
+        forbidding = budgets(pods)
+        if forbidding:
+            used += f" (PodDisruptionBudget {first_names(forbidding)} allows no eviction now)"
+        many = "claim" if len(ended) == 1 else "claims"
+        words.append(f"end {many} {', '.join(one.claim for one in ended)}{used}")
+    return words

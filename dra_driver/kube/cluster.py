@@ -33,6 +33,7 @@ from dra_driver.kube.transport import Exchange, Transport
 from dra_driver.kube.wire.objects import Unreadable, load, without_parameters
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue, ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
 from dra_driver.model.api.resource_claim import (
     GROUP,
     DeviceClass,
@@ -44,6 +45,7 @@ from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.api.workload import PLURALS, StoredWorkload, with_parts
 from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, NotReadReason
 
+BUDGETS_PATH = "/apis/policy/v1/poddisruptionbudgets"
 LIST_RETRIES = 2
 NAMESPACED = ("pods", "resourceclaims", "resourceclaimtemplates")
 """The resources that somebody without rights for the whole cluster may still read in a namespace."""
@@ -117,6 +119,7 @@ class _Reader:
             ),
             device_taint_rules=self._taint_rules(served),
             workloads=tuple(self._workloads()),
+            pod_disruption_budgets=self._budgets(),
             not_read=tuple(self._not_read),
         )
 
@@ -161,6 +164,13 @@ class _Reader:
             path = self._in_namespace(f"{root}/{plural}")
             for found in self._list(plural, StoredWorkload, path=path):
                 yield msgspec.structs.replace(found, kind=kind)
+
+    def _budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        """The PodDisruptionBudgets; none without the right to read them. They decide nothing, so this is no gap."""
+        before = len(self._not_read)
+        found = self._list("poddisruptionbudgets", PodDisruptionBudget, path=BUDGETS_PATH)
+        del self._not_read[before:]
+        return found
 
     def _resources(self, resource: str, kind: type[Listed], version: str) -> tuple[Listed, ...]:
         if version:

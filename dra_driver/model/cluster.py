@@ -18,6 +18,7 @@ import msgspec
 from dra_driver.errors import Permanent
 from dra_driver.model.api.core import Namespace, Node, Pod
 from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
 from dra_driver.model.api.resource_claim import (
     AllocatedDeviceStatus,
     DeviceClaim,
@@ -66,9 +67,9 @@ class ClusterState(ApiValue, frozen=True):
     """One cluster at one moment. The objects are of resource.k8s.io/v1, whatever version the cluster serves.
 
     `kubernetes_version` is the API server's ("v1.37.1"), empty if unknown. `feature_gates` has only the gates whose state is
-    known; for the others the defaults of the release count (`dra_driver.model.gates`). `served` lists the versions of
-    resource.k8s.io, the newest first. Namespaces have only name and labels. `workloads` has only what the user asks about; a record
-    has none.
+    known; for the others the defaults of the release count (`dra_driver.model.gates`). Without the right to read them, there are no
+    `pod_disruption_budgets`: they only say more about an advice. `served` lists the versions of resource.k8s.io, the newest first.
+    Namespaces have only name and labels. `workloads` has only what the user asks about; a record has none.
     """
 
     recorded_at: str = ""
@@ -84,6 +85,7 @@ class ClusterState(ApiValue, frozen=True):
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     workloads: tuple[StoredWorkload, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     not_read: tuple[NotRead, ...] = ()
 
     @property
@@ -194,6 +196,7 @@ def without_secrets(state: ClusterState) -> ClusterState:
         ),
         device_taint_rules=tuple(_plain(rule) for rule in state.device_taint_rules),
         workloads=tuple(_plain(workload) for workload in state.workloads),
+        pod_disruption_budgets=tuple(_plain(one) for one in state.pod_disruption_budgets),
     )
 
 
@@ -208,6 +211,7 @@ _Object = TypeVar(
     ResourceClaimTemplate,
     DeviceTaintRule,
     StoredWorkload,
+    PodDisruptionBudget,
 )
 
 

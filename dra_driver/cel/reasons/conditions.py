@@ -5,10 +5,11 @@ Examples: "memory 40Gi < 80Gi"; "has no attribute model, it has: productName". O
 change of the condition that makes it true for this device.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
+from dra_driver.cel.reasons.paths import DevicePath, children, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import presence
 from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst, Select
@@ -35,6 +36,13 @@ _OPPOSITES = {
 }
 _TOLD_BY = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
 _PARSERS = ("quantity", "semver")
+_CALLS = (
+    ("semver", re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}([-+].+)?"), "semver(…)"),
+    # The version of a driver may have leading zeros, as 570.01.05. With `true` the function drops them.
+    ("semver", re.compile(r"v?\d+(\.\d+){0,2}"), "semver(…, true)"),
+    ("quantity", re.compile(r"[+-]?\d+(\.\d+)?[A-Za-z]*"), "quantity(…)"),
+)
+"""Which texts the functions can parse, and how."""
 _TEXT_TESTS = {
     "startsWith": "does not start with",
     "endsWith": "does not end with",
@@ -67,13 +75,15 @@ class FailingCondition:
     """A condition whose evaluation ends with an error on a device.
 
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
-    missing paths with the similar name that the author may have meant.
+    missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
+    version or a quantity, each with the call that parses the text, written with … for the path.
     """
 
     part: str
     missing: tuple[DevicePath, ...] = ()
     lacks: str = ""
     typos: tuple[tuple[DevicePath, str], ...] = ()
+    parsers: tuple[tuple[DevicePath, str], ...] = ()
 
 
 class PartTexts:
@@ -150,8 +160,26 @@ class ConditionExplainer:
             if value_at(path, self._driver, self._device) is None
         )
         typos = tuple((path, near) for path in missing if (near := self._near(path)))
-        lacks = self.lacks(missing[0]) if missing else ""
-        return FailingCondition(self._texts.of(part), missing, lacks, typos)
+        parsers = () if missing else tuple(self._parsers(part))
+        lacks = self.lacks(missing[0]) if missing else "; ".join(map(self._is_text, parsers))
+        return FailingCondition(self._texts.of(part), missing, lacks, typos, parsers)
+
+    def _parsers(self, part: Expr) -> Iterator[tuple[DevicePath, str]]:
+        """Yield each path that has a text and is an operand beside a version or a quantity, with the call that parses the text."""
+        for call in _calls(part):
+            operands = [*([call.target] if call.target else ()), *call.args]
+            wanted = {one.function for one in operands if isinstance(one, Call)} & {*_PARSERS}
+            for operand in operands:
+                path = path_of(operand)
+                text = path and _text_of(value_at(path, self._driver, self._device))
+                how = _parsing(text, wanted) if text else ""
+                if path and how:
+                    yield path, how
+
+    def _is_text(self, parser: tuple[DevicePath, str]) -> str:
+        path, how = parser
+        text = _text_of(value_at(path, self._driver, self._device))
+        return f"has {path.name} as the string {text}: wrap it, {how.replace('…', path.name)}"
 
     def _near(self, path: DevicePath) -> str:
         """Return the similar name that the author may have meant, or ""."""
@@ -403,3 +431,27 @@ def _with(part: Expr, old: Expr, new: Expr) -> Expr:
         target = None if part.target is None else _with(part.target, old, new)
         return replace(part, target=target, args=tuple(_with(arg, old, new) for arg in part.args))
     return part
+
+
+def _calls(root: Expr) -> Iterator[Call]:
+    todo = [root]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Call):
+            yield part
+        todo.extend(children(part))
+
+
+def _text_of(value: object) -> str:
+    """Return the text of a published attribute that is a string; "" for any other value."""
+    return (value.string_value or "") if isinstance(value, DeviceAttribute) else ""
+
+
+def _parsing(text: str, functions: Collection[str]) -> str:
+    """Return the call of one of these functions that can parse the text, with … for the text; "" if there is none."""
+    calls = (
+        call
+        for function, pattern, call in _CALLS
+        if function in functions and pattern.fullmatch(text)
+    )
+    return next(calls, "")

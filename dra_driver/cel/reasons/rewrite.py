@@ -9,6 +9,8 @@ from dra_driver.cel.reasons.paths import DevicePath, domain_of, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, ParsedAst, Select, StructField
 from dra_driver.cel.syntax.unparse import literal, unparse
 
+_NO_ID = 0
+"""The number of a node that is in no macro."""
 AnyNode = TypeVar("AnyNode", bound=Expr | MapEntry | StructField)
 
 
@@ -38,6 +40,31 @@ def renamed(parsed: ParsedAst, names: Mapping[DevicePath, str]) -> str:
     """Return the text of the expression with other names at these paths, also inside macros."""
     macros = {number: _renamed(call, names) for number, call in parsed.macros.items()}
     return unparse(replace(parsed, root=_renamed(parsed.root, names), macros=macros))
+
+
+def wrapped(parsed: ParsedAst, parsers: Mapping[DevicePath, str]) -> str:
+    """Return the text of the expression with a call around each of these paths; a call is written with … for the path."""
+    macros = {number: _wrapped(call, parsers) for number, call in parsed.macros.items()}
+    return unparse(replace(parsed, root=_wrapped(parsed.root, parsers), macros=macros))
+
+
+def _wrapped(part: AnyNode, parsers: Mapping[DevicePath, str]) -> AnyNode | Call:
+    if isinstance(part, Call) and part.function == "has":
+        return part  # a macro, and its operand is a path that need not be there
+    if isinstance(part, Select | Call):
+        path = path_of(part)
+        if path is not None and path in parsers and presence(part) is None:
+            function, _, rest = parsers[path].partition("(")
+            normal = (Constant(_NO_ID, value=True),) if "true" in rest else ()
+            return Call(_NO_ID, function, (part, *normal))
+    changed: dict[str, Any] = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, Expr):
+            changed[field.name] = _wrapped(value, parsers)
+        elif isinstance(value, tuple):
+            changed[field.name] = tuple(_wrapped(one, parsers) for one in value)
+    return replace(part, **changed)
 
 
 def _renamed(part: AnyNode, names: Mapping[DevicePath, str]) -> AnyNode:

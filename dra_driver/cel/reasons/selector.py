@@ -20,7 +20,7 @@ from dra_driver.cel.reasons.conditions import (
     compared,
 )
 from dra_driver.cel.reasons.paths import DevicePath, paths
-from dra_driver.cel.reasons.rewrite import guard, presence, renamed
+from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
 from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
 from dra_driver.model.api.resource_slice import Device
 
@@ -105,6 +105,10 @@ class ExplainedSelector:
     def renamed(self, names: Mapping[DevicePath, str]) -> str:
         """Return the text of the selector with other names at these paths."""
         return renamed(self._parsed, names)
+
+    def wrapped(self, parsers: Mapping[DevicePath, str]) -> str:
+        """Return the text of the selector with a call around each of these paths, such as "semver(…)"."""
+        return wrapped(self._parsed, parsers)
 
     def with_dependent(self, failed: Sequence[FalseCondition]) -> tuple[FalseCondition, ...]:
         """Return `failed`, and the conditions that need a has(…) in `failed`: without this check they would end with an error."""

@@ -15,6 +15,7 @@ from dra_driver.allocator.nodes import selector_matches
 from dra_driver.model.api.core import Node, NodeSelector, NodeSelectorRequirement
 
 Choice = tuple[str | None, bool | None, NodeSelector | None]
+_NOWHERE: frozenset[str] = frozenset()
 
 
 class DeviceNodes:
@@ -23,15 +24,45 @@ class DeviceNodes:
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
         self._known: dict[bytes, frozenset[str]] = {}
+        self._near: dict[bytes, str] = {}
 
     def of(self, device: SliceDevice) -> frozenset[str] | None:
         """Return the names of the nodes that can use the device; None means all nodes."""
         name, everywhere, selector = choice(device)
         if name:
-            return frozenset((name,)).intersection(self.nodes)
+            return frozenset((name,)) if name in self.nodes else _NOWHERE
         if everywhere:
             return None
-        return self._selected(selector) if selector else frozenset()
+        return self._selected(selector) if selector else _NOWHERE
+
+    def near_miss(self, device: SliceDevice) -> str:
+        """Return which value nodes have for the first label that the device's selector asks for in vain; "" without such a label."""
+        selector = choice(device)[2]
+        if selector is None:
+            return ""
+        key = msgspec.json.encode(selector)
+        if key not in self._near:
+            labels = (
+                one
+                for term in selector.node_selector_terms or ()
+                for one in term.match_expressions or ()
+                if one.operator == "In"
+            )
+            told = (self._other_value(one) for one in labels)
+            self._near[key] = next((one for one in told if one), "")
+        return self._near[key]
+
+    def _other_value(self, wanted: NodeSelectorRequirement) -> str:
+        """Return a node's value for the label; "" if a node has a value that is asked for."""
+        values = {
+            name: (one.metadata.labels or {}).get(wanted.key) for name, one in self.nodes.items()
+        }
+        if not values or set(values.values()) & set(wanted.values or ()):
+            return ""
+        for name, value in values.items():
+            if value is not None:
+                return f"node {name} has {wanted.key}={value}"
+        return f"no node has the label {wanted.key}"
 
     def _selected(self, selector: NodeSelector) -> frozenset[str]:
         key = msgspec.json.encode(selector)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from dra_driver.allocator.allocate import Allocator
-from dra_driver.allocator.allocated_devices import AllocatedDevices
+from dra_driver.allocator.allocated_devices import AllocatedClaim, AllocatedDevices
 from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.features import Rules
@@ -18,6 +18,7 @@ from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
+from dra_driver.explain.facts.holders import Holders
 from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
@@ -41,6 +42,7 @@ class Fleet:
         self.slices: tuple[ResourceSlice, ...] = tainted[0]
         self.rule_names: RuleNames = tainted[1]
         self.held = self.held_by(state.resource_claims)
+        self.holders = Holders(state)
         self.environment = Environment(self.minor, "StoredExpressions")
         self.explained = lru_cache(maxsize=None)(self._explained)
 
@@ -73,11 +75,16 @@ class Fleet:
         """The scheduler's allocator for the cluster with its present allocations."""
         return self.allocator_with(self.held)
 
-    def allocator_with(self, holdings: AllocatedDevices) -> Allocator:
-        """Return the scheduler's allocator for this cluster, as if only the devices in `holdings` were allocated."""
+    def allocator_with(
+        self, holdings: AllocatedDevices, classes: Mapping[str, DeviceClass] | None = None
+    ) -> Allocator:
+        """Return the scheduler's allocator for this cluster, as if only the devices in `holdings` were allocated.
+
+        `classes` are classes that are changed, by name.
+        """
         return Allocator(
             self.slices,
-            self.classes.values(),
+            {**self.classes, **(classes or {})}.values(),
             holdings.state(),
             features=self.features,
             minor=self.minor,
@@ -117,20 +124,31 @@ class Fleet:
     def _ledgers(self) -> dict[PoolID, AvailableCounters]:
         return {}
 
-    def users_of_counters(self, pool_id: PoolID, counter_set: str) -> tuple[str, ...]:
+    def users_of_counters(self, pool_id: PoolID, counter_set: str) -> tuple[AllocatedClaim, ...]:
         """Return the claims whose devices consume counters of a counter set."""
-        users: dict[str, None] = {}
-        for device in self.pools[pool_id].devices:
-            taken = {part.counter_set for part in device.device.consumes_counters or ()}
-            if counter_set in taken:
-                users.update(dict.fromkeys(self.claims_on(device.id)))
-        return tuple(users)
+        key = (pool_id, counter_set)
+        if key not in self._users:
+            users: dict[str, AllocatedClaim] = {}
+            for device in self.pools[pool_id].devices:
+                if counter_set in {
+                    one.counter_set for one in device.device.consumes_counters or ()
+                }:
+                    users.update((one.claim, one) for one in self.holders_of(device.id))
+            self._users[key] = tuple(users.values())
+        return self._users[key]
+
+    @cached_property
+    def _users(self) -> dict[tuple[PoolID, str], tuple[AllocatedClaim, ...]]:
+        return {}
 
     def claims_on(self, device: DeviceID) -> tuple[str, ...]:
         """Return the claims to which the device, or a share of the device, is allocated."""
+        return tuple(one.claim for one in self.holders_of(device))
+
+    def holders_of(self, device: DeviceID) -> list[AllocatedClaim]:
+        """Return the claims that have the device or a share of it, with their pods."""
         holder = self.held.devices.get(device)
-        sharing = self.held.shares.get(device, [])
-        return tuple(one.claim for one in ([holder] if holder else []) + sharing)
+        return ([holder] if holder else []) + self.held.shares.get(device, [])
 
 
 def _whole(pool_id: PoolID, slices: Sequence[PoolSlice]) -> Pool:

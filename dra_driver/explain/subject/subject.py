@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
 from dra_driver.explain.subject.workloads import Workload
 from dra_driver.explain.verdict import ClaimMissing, Verdict
-from dra_driver.model.api.core import Pod
+from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class NewNode:
+    """A node that the cluster does not have: one like the machine `profile`. The report says whether it would help."""
+
+    profile: str
+    node: Node
+    slices: tuple[ResourceSlice, ...]
 
 
 @dataclass(frozen=True, slots=True)

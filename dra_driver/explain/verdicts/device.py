@@ -1,7 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why does the scheduler not take a device for a request?"""
 
+import re
+
+import msgspec
+
+from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.base import Case
+
+_BROKEN = frozenset(
+    {
+        *("xid", "ecc", "health", "unhealthy", "fault", "faulty", "fail", "failed", "failure"),
+        *("failing", "error", "errors", "broken", "lost", "degraded", "held"),
+    }
+)
+"""Words in the names of taints that say that a device does not work, or that something outside of the cluster has it."""
 
 
 class SelectorFalse(Case, frozen=True):
@@ -36,36 +49,85 @@ class SelectorError(Case, frozen=True):
 
 
 class Tainted(Case, frozen=True):
-    """The device has a taint that the request does not tolerate; `rule` names the DeviceTaintRule that added the taint, if one did."""
+    """The device has a taint that the request does not tolerate; `rule` names the DeviceTaintRule that added the taint, if one did.
+
+    `hint`: the request tolerates the taint's key and value, but with another effect.
+    """
 
     taint: str
     rule: str = ""
+    hint: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the taint says that a workload on the device would fail, or be ended. Such a device is never advised."""
+        key, _, effect = self.taint.rpartition(":")
+        name = key.partition("=")[0].rpartition("/")[2]
+        words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+        return effect == "NoExecute" or not words.isdisjoint(_BROKEN)
 
     def __str__(self) -> str:
-        return f"tainted {self.taint}" + (f" by DeviceTaintRule {self.rule}" if self.rule else "")
+        by = f" by DeviceTaintRule {self.rule}" if self.rule else ""
+        return f"tainted {self.taint}{by}" + (f" ({self.hint})" if self.hint else "")
+
+
+class Ending(msgspec.Struct, frozen=True, rename="camel"):
+    """An object ("claim ns/x", "pod ns/p") that is being deleted, and the finalizers that keep it."""
+
+    name: str
+    since: str
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def awaited(self) -> str:
+        """The object with its finalizers, of which somebody has to take care if they stay."""
+        kept = f" (kept by {', '.join(self.finalizers)})" if self.finalizers else ""
+        return f"{self.name}{kept}"
+
+    def __str__(self) -> str:
+        many = "finalizer" if len(self.finalizers) == 1 else "finalizers"
+        kept = f", kept by {many} {', '.join(self.finalizers)}" if self.finalizers else ""
+        return f"{self.name} is being deleted since {self.since}{kept}"
 
 
 class HeldByClaim(Case, frozen=True):
-    """The device is allocated to another claim ("namespace/name"), which `pods` use."""
+    """The device is allocated to another claim ("namespace/name"), which `pods` use.
+
+    `allocated` is the time of the allocation, and `created` that of the claim; both may be unknown. `ending` are the claim and the
+    pods that are being deleted.
+    """
 
     claim: str
     pods: tuple[str, ...] = ()
+    allocated: str = ""
+    created: str = ""
+    ending: tuple[Ending, ...] = ()
+
+    @property
+    def ends(self) -> bool:
+        """Whether the claim gives its devices back by itself: it, or what uses it, is being deleted, and nothing else uses it."""
+        names = {one.name for one in self.ending}
+        return bool(names) and all(f"pod {pod}" in names for pod in self.pods)
 
     def __str__(self) -> str:
-        used = f", used by {', '.join(self.pods)}" if self.pods else ", used by no pod"
-        return f"held by {self.claim}{used}"
+        used = f", used by {first_names(self.pods)}" if self.pods else ", used by no pod"
+        since = f", claim created {self.created}" if self.created else ""
+        since = f", since {self.allocated}" if self.allocated else since
+        return f"held by {self.claim}{used}{since}{_endings(self.ending)}"
 
 
 class CapacityTooSmall(Case, frozen=True):
     """The device has less of a capacity than the request asks for, or does not have that capacity.
 
-    If the device's request policy does not permit the amount, `allowed` says which amounts it permits.
+    If the device's request policy does not permit the amount, `allowed` says which amounts it permits. `near` is the similar name of a
+    capacity that the device has, if it does not have the one that is asked for.
     """
 
     capacity: str
     needed: str
     has: str = ""
     allowed: str = ""
+    near: str = ""
 
     def __str__(self) -> str:
         if self.allowed:
@@ -82,9 +144,11 @@ class CapacityConsumed(Case, frozen=True):
     needed: str
     left: str
     claims: tuple[str, ...] = ()
+    ending: tuple[Ending, ...] = ()
 
     def __str__(self) -> str:
-        held = f", consumed by {', '.join(self.claims)}" if self.claims else ""
+        held = f", consumed by {first_names(self.claims)}" if self.claims else ""
+        held += _endings(self.ending)
         return f"{self.capacity}: {self.left} left < {self.needed}{held}"
 
 
@@ -99,21 +163,27 @@ class CountersUsedUp(Case, frozen=True):
     needed: str
     left: str
     claims: tuple[str, ...] = ()
+    ending: tuple[Ending, ...] = ()
 
     def __str__(self) -> str:
-        held = f", used by {', '.join(self.claims)}" if self.claims else ""
+        held = f", used by {first_names(self.claims)}" if self.claims else ""
+        held += _endings(self.ending)
         if not self.counter:
             return f"counter set {self.counter_set} is in use by another compatibility group{held}"
         return f"counter {self.counter_set}/{self.counter}: {self.left} left < {self.needed}{held}"
 
 
 class NodeNotSelected(Case, frozen=True):
-    """The device can be used only from the nodes that `where` describes, and the report is about none of them."""
+    """The device can be used only from the nodes that `where` describes, and the report is about none of them.
+
+    `hint` says which other value a node has for a label of that description.
+    """
 
     where: str
+    hint: str = ""
 
     def __str__(self) -> str:
-        return f"only for {self.where}"
+        return f"only for {self.where}" + (f" ({self.hint})" if self.hint else "")
 
 
 class PoolIncomplete(Case, frozen=True):
@@ -149,3 +219,7 @@ class FeatureOff(Case, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.what} needs feature gate {self.gate}, which is off here"
+
+
+def _endings(ending: tuple[Ending, ...]) -> str:
+    return f" ({'; '.join(map(str, ending))})" if ending else ""

@@ -109,12 +109,18 @@ class AllUnsatisfied(Case, frozen=True):
 
 
 class NotEnoughDevices(Case, frozen=True):
-    """No single node has as many devices as the request asks for."""
+    """No single node has as many devices as the request asks for.
+
+    `empty`: the verdict is about a node that can use no device at all.
+    """
 
     needed: int
     available: int
+    empty: bool = False
 
     def __str__(self) -> str:
+        if self.empty:
+            return "no driver publishes a device for this node"
         needed = "1 device is" if self.needed == 1 else f"{self.needed} devices are"
         return f"{needed} needed on one node, {self.available or 'none'} can be had"
 

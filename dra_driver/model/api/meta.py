@@ -53,6 +53,7 @@ class ObjectMeta(ApiValue, frozen=True):
     owner_references: list[OwnerReference] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
 
 
 class Condition(ApiValue, frozen=True):

@@ -32,6 +32,9 @@ _EXACT_FIELDS = (
 )
 
 
+POLICY = "policy"
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
     """One kind of object.
@@ -98,6 +101,9 @@ KINDS = {
         ),
         ResourceKind(
             "nodes", "Node", "", namespaced=False, has_status=True, created_with_status=True
+        ),
+        ResourceKind(
+            "poddisruptionbudgets", "PodDisruptionBudget", POLICY, namespaced=True, has_status=True
         ),
         ResourceKind("namespaces", "Namespace", "", namespaced=False, has_status=True),
         *(

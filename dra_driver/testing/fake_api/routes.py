@@ -7,7 +7,13 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from dra_driver.model.api.resource_claim import GROUP
-from dra_driver.testing.fake_api.kinds import KINDS, WORKLOAD_GROUPS, Object, ResourceKind
+from dra_driver.testing.fake_api.kinds import (
+    KINDS,
+    POLICY,
+    WORKLOAD_GROUPS,
+    Object,
+    ResourceKind,
+)
 from dra_driver.testing.fake_api.store import Refused
 
 SUBRESOURCES = ("", "status", "binding")
@@ -54,6 +60,8 @@ def parse_route(path: str, versions: tuple[str, ...]) -> Route:
         group, version, rest = GROUP, parts[2], parts[3:]
     elif parts[:1] == ["apis"] and "".join(parts[1:2]) in WORKLOAD_GROUPS and parts[2:3] == ["v1"]:
         group, version, rest = parts[1], "v1", parts[3:]
+    elif parts[:3] == ["apis", POLICY, "v1"]:
+        group, version, rest = POLICY, "v1", parts[3:]
     else:
         raise page_not_found()
     namespace = ""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever a manifest says, `dra-driver explain` costs at most 64 MiB and its --timeout; each case in a process of its own."""
 
+import gc
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dra_driver.cli.limits import TookTooLong, at_most
+from dra_driver.cli.limits import TookTooLong, at_most, uncollected
 from dra_driver.cli.main import main
 from dra_driver.model.cluster import encode
 from tests.e2e import fleet as words
@@ -260,3 +261,12 @@ def test_a_record_that_unfolds_to_much_is_no_cluster(record: Path, tmp_path: Pat
     assert code == 2
     assert f"cannot read the record {file}: its 9," in said
     assert peak < 45 * 1024 + MOST_KIB + 16 * file.stat().st_size // 1024
+
+
+def test_a_block_without_garbage_collection_leaves_it_as_it_was() -> None:
+    with uncollected():
+        assert not gc.isenabled()
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -16,6 +16,7 @@ from dra_driver.explain.outcome import (
 )
 from dra_driver.explain.remedy import fix
 from dra_driver.explain.verdict import (
+    AdminAccessNotAllowed,
     ChosenDevice,
     ClaimAllocatedElsewhere,
     ClassMissing,
@@ -28,8 +29,11 @@ from dra_driver.explain.verdict import (
     NodeUnschedulable,
     NoDevices,
     SchedulingGated,
+    SelectorError,
     SelectorFalse,
     Tainted,
+    TooManyDevices,
+    Verdict,
 )
 from dra_driver.model.cluster import NotRead
 
@@ -61,7 +65,7 @@ def test_devices_are_counted_by_reason_and_holders_are_told_together() -> None:
     groups = [
         DeviceGroup(verdict=Fits(), count=1),
         DeviceGroup(verdict=SMALL, count=1024, examples=("d/p/a",)),
-        DeviceGroup(verdict=TAINTED, count=1, examples=("d/p/b",)),
+        DeviceGroup(verdict=TAINTED, count=1, examples=("d/p/b",), since="2026"),
         *(DeviceGroup(verdict=HeldByClaim(f"ns/{n}"), count=2) for n in range(5)),
     ]
     nearest = NearestMiss(device="d/p/b", node="node n", reasons=(TAINTED,))
@@ -69,23 +73,39 @@ def test_devices_are_counted_by_reason_and_holders_are_told_together() -> None:
         "Claim ns/c",
         "  request gpu: 1 x gpu",
         "    - 1 device: can be had",
+        "    - 10 devices match: held by ns/0, ns/1, ns/2, ns/3, … (5 claims)",
+        "    - 1 device matches (d/p/b): tainted k:NoSchedule, since 2026",
         "    - 1,024 devices: memory 40Gi < 80Gi (for example d/p/a)",
-        "    - 1 device (d/p/b): tainted k:NoSchedule",
-        "    - 10 devices: held by ns/0, ns/1, ns/2, ns/3, … (5 claims)",
-        "    - nearest miss: d/p/b on node n: tainted k:NoSchedule",
     ]
+
+
+def test_an_error_that_the_summary_quotes_is_not_quoted_again() -> None:
+    error = SelectorError("request", 0, "p == 1", "no such key: p", "d/p/a has no attribute p")
+    request = RequestReport(name="gpu", asks="1 x gpu", verdicts=(error,))
+    given = Report(
+        subject="pod ns/p",
+        outcome="devices do not fit",
+        exit_code=1,
+        summary="the scheduler gives up on all nodes: CEL runtime error: no such key: p",
+        claims=(ClaimReport(name="ns/c", requests=(request,)),),
+    )
+    assert "    - p == 1: d/p/a has no attribute p" in lines(given)
+    assert f"    - {error}" in text(of_request(verdicts=(error,)), width=200, color=False)
 
 
 def test_one_holder_is_told_with_its_pods() -> None:
     held = DeviceGroup(verdict=HeldByClaim("ns/a", ("ns/p",)), count=2)
-    assert lines(of_request(devices=(held,)))[-1] == "    - 2 devices: held by ns/a, used by ns/p"
+    assert (
+        lines(of_request(devices=(held,)))[-1]
+        == "    - 2 devices match: held by ns/a, used by ns/p"
+    )
 
 
 def test_many_reasons_are_cut_and_long_requests_shortened() -> None:
     groups = tuple(
         DeviceGroup(verdict=SelectorFalse("request", 0, "p", f"n {n}"), count=1) for n in range(14)
     )
-    assert lines(of_request(devices=groups))[-1] == "    - 2 devices: 2 other reasons (-o json)"
+    assert lines(of_request(devices=groups))[-1] == "    - 2 devices: 2 other reasons, … (-o json)"
     request = RequestReport(name="gpu", asks="x " * 400)
     long = report(exit_code=0, claims=(ClaimReport(name="c", requests=(request,)),))
     shown = lines(long)
@@ -123,9 +143,9 @@ def test_nodes_are_told_together_with_what_holds_the_pod_besides() -> None:
         "Nodes",
         "  - a: the devices fit (gpu = d/p/gpu-0)",
         "  - b: the devices fit, but the node has taint t",
-        "  - c, d, e, f, … (6): memory 40Gi < 80Gi; besides, the node has taint t",
+        "  - x, y: tainted 0:NoSchedule",
     ]
-    assert "  - 4 more nodes with other reasons (-o json)" in shown
+    assert "  - 8 more nodes with other reasons, … (-o json)" in shown
     assert shown[-3:] == [
         "What to do",
         "  - node b: add a toleration to the pod (`spec.tolerations`; not the one in the",
@@ -133,11 +153,18 @@ def test_nodes_are_told_together_with_what_holds_the_pod_besides() -> None:
     ]
 
 
+def test_what_keeps_the_pod_besides_is_told_after_the_devices() -> None:
+    nodes = (NodeGroup(count=6, nodes=tuple("cdefgh"), devices=(SMALL,), pod=(NodeTainted("t"),)),)
+    assert lines(report(nodes=nodes))[4] == (
+        "  - c, d, e, f, … (6): memory 40Gi < 80Gi; besides, the node has taint t"
+    )
+
+
 def test_what_was_tried_out_stands_instead_of_advice() -> None:
     changes = (Change(what="tolerate k", on="n"), Change(what="wait"))
     nodes = (NodeGroup(count=1, nodes=("n",), devices=(TAINTED,)),)
     shown = lines(report(nodes=nodes, changes=changes))
-    assert shown[-3:] == [
+    assert shown[3:6] == [
         "What would help (tried out)",
         "  - tolerate k -> fits on n",
         "  - wait",
@@ -298,3 +325,13 @@ def test_the_document_names_every_reason() -> None:
     group = json.loads(json.dumps(found))["claims"][0]["requests"][0]["devices"][0]
     assert group["verdict"]["reason"] == "SelectorFalse"
     assert (group["count"], found["exitCode"]) == (2, 0)
+
+
+def test_advice_that_is_cut_says_so() -> None:
+    reasons: list[Verdict] = [
+        *(NoDevices(), FeatureOff("G", "w"), ClassMissing("c"), SchedulingGated(("g",))),
+        *(NodeUnschedulable(), TooManyDevices(33), AdminAccessNotAllowed("ns")),
+    ]
+    shown = advice(report(verdicts=tuple(reasons)))
+    assert shown[-1] == "  - … (7 in all, -o json)"
+    assert "…" not in "".join(advice(report(verdicts=tuple(reasons[:5]))))

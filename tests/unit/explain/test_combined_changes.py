@@ -67,7 +67,7 @@ def test_the_selectors_of_several_requests_are_corrected_at_once() -> None:
     (change,) = asking(state(TWO), *wanted).changes
     assert change.on == HOME
     assert change.what == "; ".join(
-        f'request {name}: write {MODEL} == "H100" instead of {MODEL} == "{value}"'
+        f'request {name} of claim ns/mine: write {MODEL} == "H100" instead of {MODEL} == "{value}"'
         for name, value in (("a", "X"), ("b", "Y"))
     )
 
@@ -76,7 +76,9 @@ def test_what_one_request_misses_and_what_another_ones_device_is_used_for_go_tog
     listed = [device("gpu-0"), device("gpu-1", taints=[TAINT])]
     cluster = state(resource_slice(listed), HELD[0])
     report = asking(cluster, request("a"), request("b"))
-    assert changes(report) == [("request a: tolerate k=v:NoSchedule; end claim ns/h0", HOME)]
+    assert changes(report) == [
+        ("request b of claim ns/mine: tolerate k=v:NoSchedule; end claim ns/h0", HOME)
+    ]
 
 
 def part(name: str, slices: str) -> dict[str, Any]:
@@ -100,7 +102,10 @@ def test_a_device_that_is_shared_serves_several_requests() -> None:
     wanted = request("a", capacity={"requests": {"memory": "1Gi"}})
     report = asking(state(resource_slice([shared])), wanted, {**wanted, "name": "b"})
     assert changes(report) == [
-        ("request a: tolerate k=v:NoSchedule; request b: tolerate k=v:NoSchedule", HOME)
+        (
+            "request a of claim ns/mine: tolerate k=v:NoSchedule; request b of claim ns/mine: tolerate k=v:NoSchedule",
+            HOME,
+        )
     ]
 
 

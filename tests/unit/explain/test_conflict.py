@@ -62,7 +62,11 @@ def test_two_claims_can_want_the_same_device() -> None:
     assert parts == [ClaimPart(0, "request", 0), ClaimPart(1, "request", 0)]
     conflict = as_verdict(claims, parts, [])
     assert conflict.parts == ("claim mine, request gpu (1 x gpu)",) * 2
-    assert conflict.detail == "the devices that would do are too few, or share counters"
+    too_few = "the devices that would do are too few for all of them, or share counters or capacity"
+    assert conflict.detail == too_few
+    alone = as_verdict(claims[:1], parts[:1], [])
+    shared = "each of the devices can be had alone, but they share counters or capacity"
+    assert alone.detail == shared
 
 
 @pytest.mark.parametrize(
@@ -105,3 +109,13 @@ def test_an_attribute_that_no_device_has_may_be_mistyped(kind: str) -> None:
 def test_a_constraint_can_be_empty() -> None:
     assert constraint_text(DeviceConstraint()) == "without an attribute"
     assert near_attribute(DeviceConstraint(), []) == ""
+
+
+def test_values_that_are_cut_say_so() -> None:
+    claims = [claim(*TWO, constraints=[NUMA])]
+    (eight, nine) = (
+        as_verdict(claims, parts_of(claims), list(fleet(*range(count)).devices.values())).detail
+        for count in (8, 9)
+    )
+    assert eight.endswith("7 (1)")
+    assert nine.endswith("7 (1), …")

@@ -97,13 +97,17 @@ def test_a_run_time_error_is_told_before_all_else() -> None:
     (told,) = verdicts(report)
     assert isinstance(told, SelectorError)
     assert told.hint == f"{GPU}/{HOME}/gpu-0 has no attribute model, it has: numa"
-    assert changes(report) == [f"request gpu: put has({A}.model) && before {H100} on {HOME}"]
+    assert changes(report) == [
+        f"request gpu of claim ns/mine: put has({A}.model) && before {H100} on {HOME}"
+    ]
 
 
 def test_an_error_on_a_node_that_is_tried_later_stops_the_pod_too() -> None:
     report = asking(state(*on(HOME, "n2", listed=[device("gpu-0"), WITHOUT])), H100)
     assert (report.exit_code, type(verdicts(report)[0])) == (1, SelectorError)
-    assert changes(report) == [f"request gpu: put has({A}.model) && before {H100} on {HOME}"]
+    assert changes(report) == [
+        f"request gpu of claim ns/mine: put has({A}.model) && before {H100} on {HOME}"
+    ]
 
 
 def test_an_error_where_the_pod_does_not_go_is_not_told_as_the_reason() -> None:
@@ -122,15 +126,15 @@ def test_a_mistyped_name_is_corrected() -> None:
     (told,) = verdicts(report)
     assert told.hint.endswith("it has: model, numa; did you mean model?")
     assert changes(report) == [
-        f"request gpu: write {A}.model instead of {A}.modle on {HOME}",
-        f'request gpu: leave out {A}.modle == "H100" on {HOME}',
+        f"request gpu of claim ns/mine: write {A}.model instead of {A}.modle on {HOME}",
+        f'request gpu of claim ns/mine: leave out {A}.modle == "H100" on {HOME}',
     ]
 
 
 def test_a_guard_is_left_out_with_what_it_guards() -> None:
     report = asking(state(resource_slice([device("gpu-0")])), f'has({A}.x) && {A}.x == "y"')
     assert changes(report) == [
-        f'request gpu: leave out has({A}.x); leave out {A}.x == "y" on {HOME}'
+        f'request gpu of claim ns/mine: leave out has({A}.x); leave out {A}.x == "y" on {HOME}'
     ]
 
 
@@ -149,4 +153,4 @@ def test_an_error_on_another_node_than_the_one_that_is_asked_about_stops_the_pod
 def test_a_constraint_on_a_mistyped_attribute_is_corrected() -> None:
     two = words.claim(request("a"), request("b"), constraints=[{"matchAttribute": f"{GPU}/nuna"}])
     report = answer(state(resource_slice([device("a"), device("b")])), two)
-    assert changes(report)[0] == f"write {GPU}/numa instead of {GPU}/nuna on {HOME}"
+    assert changes(report)[0] == f"claim ns/mine: write {GPU}/numa instead of {GPU}/nuna on {HOME}"

@@ -98,7 +98,7 @@ def test_more_holders_than_are_read_are_cut() -> None:
     holders = [holder("gpu-0", f"h{number}", pool=name) for number, name in enumerate(names)]
     nodes = [*NODES, words.node("fleet-3"), words.node("fleet-4")]
     (line,) = [one for one in node_lines(asking(state(*nodes, *slices, *holders))) if "held" in one]
-    assert line.endswith(": held by ns/h1, ns/h0, ns/h2, ns/h3, …")
+    assert line.endswith(": held by ns/h1, ns/h0, ns/h2, ns/h3, … (5 claims)")
 
 
 def rule(name: str, pool: str) -> DeviceTaintRule:
@@ -136,7 +136,7 @@ def test_every_node_is_told_who_uses_the_counters_of_its_own_card() -> None:
     assert {name: told[1] for name, told in by_node(report).items()} == {
         name: CountersUsedUp("card", "slices", "1", "0", (f"ns/h-{name}",)) for name in names
     }
-    told = "held by ns/h-fleet-1, ns/h-fleet-0; counter card/slices: 0 left < 1"
+    told = "held by ns/h-fleet-1, ns/h-fleet-0; counter card/slices: 0 left < 1, used by ns/h-fleet-1, ns/h-fleet-0"
     assert node_lines(report)[0] == f"  - fleet-1, fleet-0: {told}"
 
 

@@ -43,7 +43,7 @@ def test_the_fields_of_the_document_are_in_camel_case() -> None:
     assert list(document) == [
         *("apiVersion", "kind"),
         *("subject", "outcome", "exitCode", "summary", "cluster", "verdicts", "claims"),
-        *("nodes", "changes", "notRead", "pods", "passedOver", "alike"),
+        *("nodes", "changes", "notRead", "pods", "passedOver", "noHelp", "alike"),
     ]
     assert list(document["claims"][0]["requests"][0]) == [
         *("name", "asks", "verdicts", "devices", "nearest")

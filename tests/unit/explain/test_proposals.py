@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dra_driver.explain.claim_request import requests_in
-from dra_driver.explain.proposals import fewer, from_errors, from_miss, nearest, other_class
+from dra_driver.explain.misses import nearest
+from dra_driver.explain.proposals import fewer, from_errors, from_miss, other_class
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import GPU, device, device_class, devices, request, resource_slice
 from tests.unit.explain.clusters import claim, explained, holder, state
@@ -20,7 +21,7 @@ def proposals(cluster: ClusterState, wanted: dict[str, Any]) -> list[tuple[str, 
     found, fleet = explained(cluster, claim(wanted))
     miss = nearest(found, list(fleet.devices.values()))
     assert miss is not None
-    return [(one.what, one.ended) for one in from_miss(found.request, miss)]
+    return [(one.what, one.ended) for one in from_miss(found, found.request, miss)]
 
 
 def one(**more: Any) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def asking(**amounts: str) -> dict[str, Any]:
 
 def test_a_taint_is_tolerated() -> None:
     assert proposals(state(one(taints=TAINT)), request()) == [
-        ("request gpu: tolerate k=v:NoSchedule", ())
+        ("request gpu of claim ns/mine: tolerate k=v:NoSchedule", ())
     ]
 
 
@@ -43,11 +44,11 @@ def test_conditions_are_relaxed_or_left_out_and_the_others_kept() -> None:
     wanted["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
     found, fleet = explained(state(one()), claim(wanted))
     miss = nearest(found, list(fleet.devices.values()))
-    (proposal,) = from_miss(found.request, miss)
+    (proposal,) = from_miss(found, found.request, miss)
     (body,) = (asked.body for asked in requests_in(proposal.claim))
     assert [selector.cel.expression for selector in body.selectors] == ["true", f"{A}.numa == 0"]
     assert proposal.what == (
-        f"request gpu: write {A}.numa == 0 instead of {A}.numa == 7; leave out {A}.numa > 8; "
+        f"request gpu of claim ns/mine: write {A}.numa == 0 instead of {A}.numa == 7; leave out {A}.numa > 8; "
         "leave out 1 == 2"
     )
 
@@ -55,9 +56,12 @@ def test_conditions_are_relaxed_or_left_out_and_the_others_kept() -> None:
 @pytest.mark.parametrize(
     ("wanted", "what"),
     [
-        (asking(memory="100Gi"), "request gpu: ask for memory 80Gi instead of 100Gi"),
-        (asking(none="1"), "request gpu: do not ask for none"),
-        (asking(none="1", memory="1Gi"), "request gpu: do not ask for none"),
+        (
+            asking(memory="100Gi"),
+            "request gpu of claim ns/mine: ask for memory 80Gi instead of 100Gi",
+        ),
+        (asking(none="1"), "request gpu of claim ns/mine: do not ask for none"),
+        (asking(none="1", memory="1Gi"), "request gpu of claim ns/mine: do not ask for none"),
     ],
 )
 def test_an_amount_is_lowered(wanted: dict[str, Any], what: str) -> None:
@@ -67,13 +71,18 @@ def test_an_amount_is_lowered(wanted: dict[str, Any], what: str) -> None:
 def test_what_is_left_of_a_shared_device_is_proposed_unless_it_is_nothing() -> None:
     shared = one(allowMultipleAllocations=True)
     some = holder("gpu-0", shareID="s", consumedCapacity={"memory": "50Gi"})
+    ended = ("", ("ns/holder",))
     assert proposals(state(shared, some), asking(memory="40Gi")) == [
-        ("request gpu: ask for memory 30Gi instead of 40Gi", ())
+        ended,
+        ("request gpu of claim ns/mine: ask for memory 30Gi instead of 40Gi", ()),
     ]
     rest = holder("gpu-0", shareID="s", consumedCapacity={"memory": "80Gi"})
-    assert proposals(state(shared, rest), asking(memory="40Gi")) == []
-    assert proposals(state(shared, some), request()) == [("request gpu: ask for memory 30Gi", ())]
-    assert proposals(state(shared, rest), request()) == []
+    assert proposals(state(shared, rest), asking(memory="40Gi")) == [ended]
+    assert proposals(state(shared, some), request()) == [
+        ended,
+        ("request gpu of claim ns/mine: ask for memory 30Gi", ()),
+    ]
+    assert proposals(state(shared, rest), request()) == [ended]
 
 
 def valid(**policy: Any) -> dict[str, Any]:
@@ -82,13 +91,13 @@ def valid(**policy: Any) -> dict[str, Any]:
 
 def test_an_amount_is_lowered_to_what_the_policy_of_the_device_allows() -> None:
     steps = valid(validRange={"min": "10Gi", "max": "25Gi", "step": "10Gi"}, default="10Gi")
-    lowered = [("request gpu: ask for memory 20Gi instead of 30Gi", ())]
+    lowered = [("request gpu of claim ns/mine: ask for memory 20Gi instead of 30Gi", ())]
     assert proposals(state(steps), asking(memory="30Gi")) == lowered
     values = valid(validValues=["10Gi", "20Gi", "100Gi"], default="10Gi")
     assert proposals(state(values), asking(memory="30Gi")) == lowered
     nothing = valid(validRange={"min": "100Gi"}, default="100Gi")
     assert proposals(state(nothing), asking(memory="30Gi")) == [
-        ("request gpu: do not ask for memory", ())
+        ("request gpu of claim ns/mine: do not ask for memory", ())
     ]
     other = {"memory": {"value": "80Gi", "requestPolicy": {"validValues": ["100Gi"]}}}
     unasked = one(capacity={**other, "cores": {"value": "1"}}, allowMultipleAllocations=True)
@@ -96,14 +105,12 @@ def test_an_amount_is_lowered_to_what_the_policy_of_the_device_allows() -> None:
 
 
 def test_claims_in_the_way_are_ended() -> None:
-    assert proposals(state(one(), holder("gpu-0")), request()) == [
-        ("end claim ns/holder", ("ns/holder",))
-    ]
+    assert proposals(state(one(), holder("gpu-0")), request()) == [("", ("ns/holder",))]
     parts = state(*counters(2), holder("gpu-0"))
     found, fleet = explained(parts, claim(request()))
     miss = nearest(found, list(fleet.devices.values())[1:])
-    assert [(p.what, p.ended) for p in from_miss(found.request, miss)] == [
-        ("end claim ns/holder", ("ns/holder",))
+    assert [(p.what, p.ended) for p in from_miss(found, found.request, miss)] == [
+        ("", ("ns/holder",))
     ]
 
 
@@ -112,6 +119,15 @@ def test_what_no_request_can_change_is_not_proposed() -> None:
     assert proposals(state(incomplete), request()) == []
     other = device_class("other", expression='device.driver == "x"')
     assert proposals(state(one(), other), request(deviceClassName="other")) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "effect"),
+    [("k", "NoExecute"), ("gpu.example.com/xid", "NoSchedule"), ("unhealthy", "NoSchedule")],
+)
+def test_a_device_that_does_not_work_is_not_proposed(key: str, effect: str) -> None:
+    broken = [{"key": key, "value": "79", "effect": effect}]
+    assert proposals(state(one(taints=broken)), request()) == []
 
 
 def test_the_device_that_misses_least_is_nearest() -> None:
@@ -158,54 +174,70 @@ def test_a_name_that_no_device_has_is_corrected_or_guarded() -> None:
     guard = f"has({A}.modle)"
     assert from_failing([device("a")], "true", f'{A}.modle == "x"') == [
         (
-            f"request gpu: write {A}.model instead of {A}.modle",
+            f"request gpu of claim ns/mine: write {A}.model instead of {A}.modle",
             ["true", f'{A}.model == "x"'],
         ),
         (
-            f'request gpu: put {guard} && before {A}.modle == "x"',
+            f'request gpu of claim ns/mine: put {guard} && before {A}.modle == "x"',
             ["true", f'{guard} && {A}.modle == "x"'],
         ),
-        (f'request gpu: leave out {A}.modle == "x"', ["true"]),
+        (f'request gpu of claim ns/mine: leave out {A}.modle == "x"', ["true"]),
     ]
     assert from_failing([device("a")], "true") == []
     assert from_failing([device("a")], f"{A}.numa / 0 == 1 && {A}.numa == 0") == [
-        (f"request gpu: leave out {A}.numa / 0 == 1", [f"{A}.numa == 0"])
+        (f"request gpu of claim ns/mine: leave out {A}.numa / 0 == 1", [f"{A}.numa == 0"])
     ]
     lacking = [device("a"), device("b", attributes={"numa": {"int": 0}})]
     assert [what for what, _ in from_failing(lacking, f'{A}.model == "H100"')] == [
-        f'request gpu: put has({A}.model) && before {A}.model == "H100"'
+        f'request gpu of claim ns/mine: put has({A}.model) && before {A}.model == "H100"'
     ]
 
 
-def test_a_selector_of_a_class_is_not_corrected() -> None:
-    for text, miss in ((f'{A}.modle == "x"', False), (f"has({A}.modle)", True)):
+def test_a_selector_of_a_class_is_corrected_in_the_class() -> None:
+    right = f"class broken: write {A}.model instead of {A}.modle"
+    for text, miss in ((f'{A}.modle == "H100"', False), (f"has({A}.modle)", True)):
         broken = device_class("broken", expression=text)
         cluster = state(one(), broken)
         found, fleet = explained(cluster, claim(request(deviceClassName="broken")))
         listed = list(fleet.devices.values())
-        assert list(from_errors(found, listed)) == []
-        assert bool(nearest(found, listed).parts) is miss
-        assert list(from_miss(found.request, nearest(found, listed))) == []
+        near = nearest(found, listed)
+        assert bool(near.parts) is miss
+        first = next(from_miss(found, found.request, near) if miss else from_errors(found, listed))
+        (selector,) = first.classes["broken"].spec.selectors
+        assert (first.what, first.kind, first.claim.spec) == (
+            right,
+            "correct",
+            claim(request(deviceClassName="broken")).spec,
+        )
+        assert selector.cel.expression == text.replace("modle", "model")
 
 
 def test_a_mistyped_name_in_a_guard_is_corrected_throughout() -> None:
     cel = f'has({A}.modle) && {A}.modle == "H100"'
     assert [what for what, _ in proposals(state(one()), request(cel=cel))] == [
-        f"request gpu: write {A}.model instead of {A}.modle",
-        f'request gpu: leave out has({A}.modle); leave out {A}.modle == "H100"',
+        f"request gpu of claim ns/mine: write {A}.model instead of {A}.modle",
+        f'request gpu of claim ns/mine: leave out has({A}.modle); leave out {A}.modle == "H100"',
     ]
 
 
 def test_fewer_devices_or_another_class_are_proposed() -> None:
     (exact,) = requests_in(claim(request(count=4)))
     (everything,) = requests_in(claim(request(allocationMode="All", count=0)))
-    assert fewer(exact, 2).what == "request gpu: ask for 2 instead of 4"
+    assert fewer(exact, 2).what == "request gpu of claim ns/mine: ask for 2 instead of 4"
     less = fewer(everything, 2)
     (body,) = (asked.body for asked in requests_in(less.claim))
     assert (less.what, body.allocation_mode, body.count) == (
-        "request gpu: ask for 2 instead of all",
+        "request gpu of claim ns/mine: ask for 2 instead of all",
         "ExactCount",
         2,
     )
     other = other_class(exact, "big")
     assert [asked.body.device_class_name for asked in requests_in(other.claim)] == ["big"]
+
+
+def test_a_device_that_a_correction_finds_is_nearer_than_one_that_needs_another_value() -> None:
+    listed = [device("a", numa=1), device("b", attributes={"nuna": {"int": 0}})]
+    found, fleet = explained(
+        state(resource_slice(listed)), claim(request(cel=f"has({A}.numa) && {A}.numa == 0"))
+    )
+    assert nearest(found, list(fleet.devices.values())).device.id.device == "b"

@@ -147,7 +147,11 @@ def test_capacity_is_checked_by_name_policy_and_amount() -> None:
     (rounded,) = reasons(state(resource_slice([small])), asking(memory="12Gi"))
     assert rounded == (CapacityTooSmall("memory", "20Gi", "15Gi"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(memoryy="1Gi"))
-    assert missing == (CapacityTooSmall("memoryy (did you mean memory?)", "1Gi"),)
+    assert missing == (CapacityTooSmall("memoryy (did you mean memory?)", "1Gi", near="memory"),)
+    qualified = request(capacity={"requests": {f"{GPU}/memory": "1Gi"}})
+    (missing,) = reasons(state(resource_slice(devices(1))), qualified)
+    named = f"{GPU}/memory (did you mean memory?)"
+    assert missing == (CapacityTooSmall(named, "1Gi", near="memory"),)
     (missing,) = reasons(state(resource_slice(devices(1))), asking(zzz="1Gi"))
     assert missing == (CapacityTooSmall("zzz", "1Gi"),)
 
@@ -265,3 +269,15 @@ def test_taints_that_are_tolerated_or_without_effect_are_no_reason() -> None:
     cluster = state(resource_slice([device("x", taints=taints)]))
     tolerated = [{"key": "a", "operator": "Exists"}]
     assert reasons(cluster, request(tolerations=tolerated)) == [(Tainted("c=1:NoExecute"),)]
+
+
+def test_a_toleration_of_another_effect_is_told() -> None:
+    tainted = device("a", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
+    cluster = state(resource_slice([tainted]))
+    tolerated = [{"key": "k", "operator": "Exists", "effect": "NoExecute"}]
+    hint = "the request tolerates it only with effect NoExecute"
+    assert reasons(cluster, request(tolerations=tolerated)) == [
+        (Tainted("k=v:NoSchedule", hint=hint),)
+    ]
+    other = [{"key": "other", "operator": "Exists", "effect": "NoExecute"}]
+    assert reasons(cluster, request(tolerations=other)) == [(Tainted("k=v:NoSchedule"),)]

@@ -35,6 +35,27 @@ WORDS = [
     (verdict.Tainted("k:NoSchedule", "r"), "tainted k:NoSchedule by DeviceTaintRule r"),
     (verdict.HeldByClaim("ns/c"), "held by ns/c, used by no pod"),
     (verdict.HeldByClaim("ns/c", ("ns/p",)), "held by ns/c, used by ns/p"),
+    (
+        verdict.HeldByClaim("ns/c", tuple("abcde"), "T", "S"),
+        "held by ns/c, used by a, b, c, d, … (5), since T",
+    ),
+    (
+        verdict.HeldByClaim("c", (), "", "S", (verdict.Ending("claim c", "T", ("f", "g")),)),
+        "held by c, used by no pod, claim created S (claim c is being deleted since T, kept by finalizers f, g)",
+    ),
+    (
+        verdict.Tainted("k:NoSchedule", hint="the request tolerates it only with effect NoExecute"),
+        "tainted k:NoSchedule (the request tolerates it only with effect NoExecute)",
+    ),
+    (
+        verdict.NodeNotSelected("nodes with a=b", "node n has a=B"),
+        "only for nodes with a=b (node n has a=B)",
+    ),
+    (verdict.NotEnoughDevices(2, 0, empty=True), "no driver publishes a device for this node"),
+    (
+        verdict.CountersUsedUp("s", "c", "2", "1", ("a",), (verdict.Ending("pod p", "T", ("f",)),)),
+        "counter s/c: 1 left < 2, used by a (pod p is being deleted since T, kept by finalizer f)",
+    ),
     (verdict.CapacityTooSmall("memory", "2Gi", "1Gi"), "memory 1Gi < 2Gi"),
     (verdict.CapacityTooSmall("memory", "2Gi"), "has no capacity memory"),
     (
@@ -155,3 +176,10 @@ def test_the_table_has_a_row_for_each_member() -> None:
 )
 def test_a_remedy_names_what_it_is_about(reason: Verdict, named: str) -> None:
     assert remedy.about(reason, "here") == named
+
+
+def test_nobody_is_told_to_tolerate_a_device_that_does_not_work() -> None:
+    broken = remedy.fix(verdict.Tainted("gpu.dra-driver.dev/xid=79:NoExecute"))
+    assert broken == "repair what the taint says, or add nodes; a pod on this device would fail"
+    for other in (verdict.Tainted("k:NoSchedule"), verdict.Tainted("k:NoExecute", "rule")):
+        assert remedy.fix(other) == remedy.ROWS[verdict.Tainted].fix

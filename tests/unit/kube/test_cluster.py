@@ -232,3 +232,16 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
         read_cluster(Connection(url, source="this test"))
     assert "get /version at" in str(found.value)
     assert isinstance(found.value, DriverError)
+
+
+def test_budgets_are_read_and_are_no_gap_without_the_right() -> None:
+    budget = {"metadata": {"namespace": "team", "name": "b"}, "status": {"disruptionsAllowed": 2}}
+    with FakeApi() as api:
+        api.tell_gates({})
+        fill(api)
+        api.put("poddisruptionbudgets", budget)
+        state = read(api)
+        api.faults.add(refusal(403), verb="list", resource="poddisruptionbudgets")
+        without = read(api)
+    assert [one.status.disruptions_allowed for one in state.pod_disruption_budgets] == [2]
+    assert (without.pod_disruption_budgets, without.not_read) == ((), ())

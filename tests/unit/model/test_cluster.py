@@ -47,6 +47,7 @@ STATE = msgspec.convert(
             {"metadata": {"name": "plain"}},
         ],
         "deviceTaintRules": [{"metadata": NAMED}],
+        "podDisruptionBudgets": [{"metadata": NAMED}],
         "notRead": [
             {"resource": "pods", "reason": "malformed", "name": "ns/p", "message": "m"},
             {"resource": "nodes", "reason": "forbidden", "message": "n"},

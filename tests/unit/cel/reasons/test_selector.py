@@ -310,3 +310,28 @@ def test_only_wanted_texts_are_told(condition: str, wanted: tuple[str, ...]) -> 
     """Only a text can be mistyped."""
     (part,) = false_conditions(condition)
     assert part.wanted == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "condition", "call"),
+    [
+        ("570.1.0", '@.isGreaterThan(semver("560.0.0"))', "semver(…)"),
+        ("570.01.05", 'semver("560.0.0").isLessThan(@)', "semver(…, true)"),
+        ("80Gi", '@.compareTo(quantity("40Gi")) > 0', "quantity(…)"),
+        ("newest", '@.isGreaterThan(semver("560.0.0"))', ""),
+        ("570.1.0", "@.isGreaterThan(@)", ""),
+    ],
+)
+def test_a_text_that_has_to_be_parsed_is_told_with_the_call(
+    text: str, condition: str, call: str
+) -> None:
+    driver = DevicePath("attributes", DRIVER, "driver")
+    device = Device(name="a", attributes={"driver": DeviceAttribute(string_value=text)})
+    written = f"{A}.driver"
+    selector = explained(condition.replace("@", written))
+    (failing,) = selector.failing_conditions(DRIVER, device, value(device))
+    assert failing.parsers == (((driver, call),) if call else ())
+    told = f"has driver as the string {text}: wrap it, {call.replace('…', 'driver')}"
+    assert failing.lacks == (told if call else "")
+    if call:
+        assert call.replace("…", written) in selector.wrapped(dict(failing.parsers))

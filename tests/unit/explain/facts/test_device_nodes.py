@@ -47,3 +47,21 @@ def test_the_slice_or_the_device_chooses(
     reach, found = reached(**where)
     assert (reach.of(found), where_usable(found)) == (nodes, words)
     assert reach.of(found) == nodes  # the second time from memory
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ({"nodeSelector": selector("In", "A")}, "node m has zone=a"),
+        ({"nodeSelector": selector("In", "a")}, ""),
+        ({"nodeSelector": selector("In", "a", key="rack")}, "no node has the label rack"),
+        ({"nodeSelector": selector("Exists", key="rack")}, ""),
+        ({"nodeSelector": {"nodeSelectorTerms": [{}]}}, ""),
+        ({"nodeName": "gone"}, ""),
+    ],
+)
+def test_the_label_that_a_node_has_otherwise_is_told(where: dict[str, Any], words: str) -> None:
+    reach, found = reached(**where)
+    assert reach.near_miss(found) == words
+    assert reach.near_miss(found) == words  # the second time from memory
+    assert DeviceNodes(()).near_miss(found) == ""

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a change cost the user? One scale for all kinds of changes, so that the cheapest that helps is named.
+
+Correcting a name costs nobody anything. Ending a claim that nobody uses costs less than ending a workload, and a workload can be
+started again. Another node costs money. But a request that asks for something else gets something else: that comes last.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from dra_driver.explain.verdict import (
+    CapacityConsumed,
+    CapacityTooSmall,
+    CountersUsedUp,
+    HeldByClaim,
+    Tainted,
+    Verdict,
+)
+
+Kind = Literal["correct", "wait", "end", "add node", "tolerate", "ask for less", "edit"]
+CORRECT = 1
+WAIT = 2
+END_UNUSED = 3
+END = 4
+ADD_NODE = 12
+TOLERATE = 14
+LESS = 15
+EDIT = 17
+EDIT_CLASS = 25
+"""A class is an admin's, and other claims use it."""
+NEVER = 1000
+"""No change that `explain` could advise removes the reason."""
+COSTS: dict[Kind, int] = {
+    "correct": CORRECT,
+    "wait": WAIT,
+    "end": END,
+    "add node": ADD_NODE,
+    "tolerate": TOLERATE,
+    "ask for less": LESS,
+    "edit": EDIT,
+}
+RANK: Mapping[str, int] = {str(kind): cost for kind, cost in COSTS.items()}
+
+
+def cost_of(reason: Verdict) -> int:
+    """Return what it costs to remove a reason against a device, other than a false selector."""
+    match reason:
+        case HeldByClaim():
+            return END if reason.pods and not reason.ends else WAIT if reason.ends else END_UNUSED
+        case CountersUsedUp() if reason.claims:
+            return END * len(reason.claims)
+        case CapacityConsumed():
+            return min(END * len(reason.claims), LESS) if reason.claims else LESS
+        case Tainted():
+            return NEVER if reason.is_broken else TOLERATE
+        case CapacityTooSmall():
+            return CORRECT if reason.near else LESS
+        case _:
+            return NEVER
+
+
+def costliest(kinds: Iterable[Kind]) -> Kind:
+    """Return the kind of a change that consists of several."""
+    return max(kinds, key=COSTS.__getitem__)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who has a device, since when, and does that end by itself?
+
+A claim that is being deleted keeps its devices as long as pods use it, or a finalizer keeps it. A pod that is being deleted keeps its
+claims as long as its containers run.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+from dra_driver.allocator.allocated_devices import AllocatedClaim, allocated_claim
+from dra_driver.explain.names import full_name
+from dra_driver.explain.verdict import Ending, HeldByClaim
+from dra_driver.model.api.core import Pod
+from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
+from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.cluster import ClusterState
+
+
+class Holders:
+    """The claims of a cluster that have devices, and the pods that use them."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._known: dict[str, HeldByClaim] = {}
+
+    def held_by(self, holder: AllocatedClaim) -> HeldByClaim:
+        """Return the reason against a device that this claim has; the same object for all devices of the claim."""
+        known = self._known.get(holder.claim)
+        if known is None:
+            known = self._known[holder.claim] = self._held_by(holder)
+        return known
+
+    def _held_by(self, holder: AllocatedClaim) -> HeldByClaim:
+        claim = self._claims[holder.claim]
+        allocation = claim.status.allocation
+        return HeldByClaim(
+            holder.claim,
+            holder.pods,
+            (allocation.allocation_timestamp if allocation else None) or "",
+            claim.metadata.creation_timestamp or "",
+            tuple(self._ending(claim, holder.pods)),
+        )
+
+    def ending(self, holders: Iterable[AllocatedClaim]) -> tuple[Ending, ...]:
+        """Return what of these claims and their pods is being deleted."""
+        return tuple(one for holder in holders for one in self.held_by(holder).ending)
+
+    def named(self, name: str) -> HeldByClaim:
+        """Return the reason against a device that the claim of this name has."""
+        return self.held_by(allocated_claim(self._claims[name]))
+
+    def budgets(self, pods: Iterable[str]) -> tuple[str, ...]:
+        """Return the PodDisruptionBudgets that forbid at present to evict one of these pods."""
+        there = [self._pods[name] for name in pods if name in self._pods]
+        return tuple(
+            full_name(budget.metadata)
+            for budget in self._state.pod_disruption_budgets
+            if not budget.status.disruptions_allowed and any(_is_of(budget, pod) for pod in there)
+        )
+
+    def _ending(self, claim: ResourceClaim, pods: Iterable[str]) -> Iterator[Ending]:
+        yield from _of("claim", claim.metadata)
+        for name in pods:
+            pod = self._pods.get(name)
+            if pod is not None:
+                yield from _of("pod", pod.metadata)
+
+    @cached_property
+    def _claims(self) -> Mapping[str, ResourceClaim]:
+        return {full_name(one.metadata): one for one in self._state.resource_claims}
+
+    @cached_property
+    def _pods(self) -> Mapping[str, Pod]:
+        return {full_name(one.metadata): one for one in self._state.pods}
+
+
+def _of(kind: str, metadata: ObjectMeta) -> Iterator[Ending]:
+    if metadata.deletion_timestamp is not None:
+        finalizers = tuple(metadata.finalizers or ())
+        yield Ending(f"{kind} {full_name(metadata)}", metadata.deletion_timestamp, finalizers)
+
+
+def _is_of(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    selector = budget.spec.selector
+    same = budget.metadata.namespace == pod.metadata.namespace
+    return same and selector is not None and selector.matches(pod.metadata.labels or {})

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How are the selectors of a request and of its class written anew, so that a device matches them, or no device ends in an error?"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
+from dra_driver.cel.reasons.paths import DevicePath
+from dra_driver.cel.reasons.rewrite import guard, written
+from dra_driver.explain.reasons import RequestExplained
+from dra_driver.explain.selector_answers import RequestSelector
+from dra_driver.model.api.resource_claim import CELDeviceSelector, DeviceClass, DeviceSelector
+
+Failing = tuple[RequestSelector, FailingCondition]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewritten:
+    """The new texts of some selectors, and the `words` about each change; a selector with the text "" is left out."""
+
+    words: Mapping[RequestSelector, Sequence[str]]
+    texts: Mapping[RequestSelector, str]
+
+    @property
+    def own_words(self) -> list[str]:
+        """The words about selectors of the request itself."""
+        return _in_order(words for one, words in self.words.items() if one.is_own)
+
+    @property
+    def class_words(self) -> list[str]:
+        """The words about selectors of the class."""
+        return _in_order(words for one, words in self.words.items() if not one.is_own)
+
+    def own(self, selectors: Sequence[DeviceSelector] | None) -> list[DeviceSelector]:
+        """Return the selectors of the request with the new texts."""
+        return _changed(
+            selectors, {one.index: text for one, text in self.texts.items() if one.is_own}
+        )
+
+    def of_class(self, device_class: DeviceClass) -> DeviceClass:
+        """Return the class with the new texts."""
+        texts = {one.index: text for one, text in self.texts.items() if not one.is_own}
+        selectors = _changed(device_class.spec.selectors, texts)
+        spec = msgspec.structs.replace(device_class.spec, selectors=selectors)
+        return msgspec.structs.replace(device_class, spec=spec)
+
+
+def _changed(
+    selectors: Sequence[DeviceSelector] | None, texts: Mapping[int, str]
+) -> list[DeviceSelector]:
+    return [
+        DeviceSelector(cel=CELDeviceSelector(expression=texts[index])) if index in texts else old
+        for index, old in enumerate(selectors or ())
+        if texts.get(index) != ""
+    ]
+
+
+def _in_order(words: Iterator[Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(one for some in words for one in some))
+
+
+def relaxed_selectors(parts: Sequence[tuple[RequestSelector, FalseCondition]]) -> Rewritten:
+    """Relax each false condition to the nearest that the device meets, or leave it out."""
+    failed: dict[RequestSelector, list[FalseCondition]] = {}
+    for selector, part in parts:
+        failed.setdefault(selector, []).append(part)
+    words: dict[RequestSelector, list[str]] = {}
+    texts: dict[RequestSelector, str] = {}
+    for selector, parted in failed.items():
+        false = selector.explained.with_dependent(parted)
+        words[selector] = [
+            f"{f'write {one.relaxed} instead of' if one.relaxed else 'leave out'} {one.part}"
+            for one in false
+        ]
+        texts[selector] = selector.explained.without(false)
+    return Rewritten(words, texts)
+
+
+def corrected_names(
+    typos: Sequence[tuple[RequestSelector, tuple[DevicePath, str]]],
+) -> Iterator[Rewritten]:
+    """Correct mistyped names; nothing if there are none."""
+    names: dict[RequestSelector, dict[DevicePath, str]] = {}
+    for selector, (path, name) in typos:
+        names.setdefault(selector, {})[path] = name
+    words = {
+        selector: [
+            f"write {written(replace(path, name=name))} instead of {written(path)}"
+            for path, name in paths.items()
+        ]
+        for selector, paths in names.items()
+    }
+    if names:
+        texts = {one: one.explained.renamed(paths) for one, paths in names.items()}
+        yield Rewritten(words, texts)
+
+
+def without_errors(
+    explained: RequestExplained, devices: Sequence[SliceDevice]
+) -> Iterator[tuple[bool, Rewritten]]:
+    """Yield changes that remove the run-time errors of the selectors, and whether each only corrects what the author meant.
+
+    One corrects mistyped names; one parses a text that is compared with a version or a quantity; one adds a check that the device has
+    the attribute; and, if no device passes the selectors, one leaves out the conditions that fail.
+    """
+    failing = dict.fromkeys(
+        one for device in devices for one in explained.answers.judged(device).failing
+    )
+    if not failing:
+        return
+    typos = [(selector, typo) for selector, part in failing for typo in part.typos]
+    yield from ((True, one) for one in corrected_names(typos))
+    yield from ((True, one) for one in _parsed(list(failing)))
+    by_part: dict[RequestSelector, dict[str, dict[DevicePath, None]]] = {}
+    for selector, part in failing:
+        known = by_part.setdefault(selector, {}).setdefault(part.part, {})
+        known.update(dict.fromkeys(part.missing))
+    if all(missing for parts in by_part.values() for missing in parts.values()):
+        yield True, _edited(by_part, _guarded_words, _guarded)
+    if all(explained.answers.judged(device).verdicts for device in devices):
+        yield False, _edited(by_part, _left_out_words, _left_out)
+
+
+_ByPart = Mapping[str, Mapping[DevicePath, None]]
+
+
+def _edited(
+    by_part: Mapping[RequestSelector, _ByPart],
+    words: Callable[[_ByPart], list[str]],
+    text: Callable[[RequestSelector, _ByPart], str],
+) -> Rewritten:
+    return Rewritten(
+        {one: words(parts) for one, parts in by_part.items()},
+        {one: text(one, parts) for one, parts in by_part.items()},
+    )
+
+
+def _guarded_words(parts: _ByPart) -> list[str]:
+    return [
+        f"put {' && '.join(guard(path) for path in missing)} && before {part}"
+        for part, missing in parts.items()
+    ]
+
+
+def _guarded(selector: RequestSelector, parts: _ByPart) -> str:
+    return selector.explained.guarded({part: list(one) for part, one in parts.items()})
+
+
+def _left_out_words(parts: _ByPart) -> list[str]:
+    return [f"leave out {part}" for part in parts]
+
+
+def _left_out(selector: RequestSelector, parts: _ByPart) -> str:
+    return selector.explained.without([FalseCondition(part, "") for part in parts])
+
+
+def _parsed(failing: Sequence[Failing]) -> Iterator[Rewritten]:
+    """Write semver(…) or quantity(…) around the texts that are compared with a version or a quantity."""
+    found: dict[RequestSelector, dict[DevicePath, str]] = {}
+    for selector, part in failing:
+        if part.parsers:
+            found.setdefault(selector, {}).update(part.parsers)
+    words = {
+        selector: [
+            f"write {parser.replace('…', written(path))} instead of {written(path)}"
+            for path, parser in parsers.items()
+        ]
+        for selector, parsers in found.items()
+    }
+    if found:
+        texts = {one: one.explained.wrapped(parsers) for one, parsers in found.items()}
+        yield Rewritten(words, texts)

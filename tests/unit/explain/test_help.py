@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would help: the cheapest for the user first, and of two kinds."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.explain.costs import COSTS, EDIT_CLASS, NEVER, cost_of, costliest
+from dra_driver.explain.outcome import Report
+from dra_driver.explain.report import ManifestSubject, NewNode, explain
+from dra_driver.explain.verdict import (
+    CapacityConsumed,
+    CapacityTooSmall,
+    CountersUsedUp,
+    Ending,
+    HeldByClaim,
+    PoolInvalid,
+    Tainted,
+    Verdict,
+)
+from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
+from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.cluster import ClusterState
+from tests.e2e import fleet as words
+from tests.e2e.fleet import GPU, HOME, device, device_class, devices, request, resource_slice
+from tests.unit.explain.clusters import holder, state
+
+A = f'device.attributes["{GPU}"]'
+TIME = "2026-11-20T10:00:00Z"
+LOST = [{"key": f"{GPU}/xid", "value": "79", "effect": "NoExecute"}]
+
+
+def asking(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> Report:
+    return explain(cluster, ManifestSubject((words.claim(*requests, **more),), "ns", "f.yaml"))
+
+
+def helps(report: Report) -> list[tuple[str, str]]:
+    return [(one.kind, one.what) for one in report.changes]
+
+
+def used(claim: dict[str, Any], *pods: str) -> dict[str, Any]:
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": p, "uid": p} for p in pods]
+    return claim
+
+
+def several(name: str, *names: str, **more: Any) -> dict[str, Any]:
+    """A claim that has several devices."""
+    claim = holder(names[0], name, **more)
+    results = claim["status"]["allocation"]["devices"]["results"]
+    results += [{**results[0], "device": other} for other in names[1:]]
+    return claim
+
+
+@pytest.mark.parametrize(
+    ("reason", "cost"),
+    [
+        (HeldByClaim("c"), COSTS["end"] - 1),
+        (HeldByClaim("c", ("ns/p",)), COSTS["end"]),
+        (HeldByClaim("c", ending=(Ending("claim c", TIME),)), COSTS["wait"]),
+        (HeldByClaim("c", ("ns/p",), ending=(Ending("claim c", TIME),)), COSTS["end"]),
+        (HeldByClaim("c", ("ns/p",), ending=(Ending("pod ns/p", TIME),)), COSTS["wait"]),
+        (CountersUsedUp("s", "c", "2", "1", ("a", "b")), 2 * COSTS["end"]),
+        (CountersUsedUp("s", "c", "2", "1"), NEVER),
+        (CapacityConsumed("m", "2", "1", ("a",)), COSTS["end"]),
+        (CapacityConsumed("m", "2", "1", tuple("abcde")), COSTS["ask for less"]),
+        (CapacityConsumed("m", "2", "1"), COSTS["ask for less"]),
+        (CapacityTooSmall("m", "2", "1"), COSTS["ask for less"]),
+        (CapacityTooSmall("m", "2", near="n"), COSTS["correct"]),
+        (Tainted("k=v:NoSchedule"), COSTS["tolerate"]),
+        (Tainted("k=v:NoExecute"), NEVER),
+        (Tainted("gpu.example.com/ecc-errors:NoSchedule"), NEVER),
+        (Tainted("gpuUnhealthy:NoSchedule"), NEVER),
+        (Tainted("gpu.example.com/default=health:NoSchedule"), COSTS["tolerate"]),
+        (PoolInvalid("p", "d"), NEVER),
+    ],
+)
+def test_each_reason_has_its_cost(reason: Verdict, cost: int) -> None:
+    assert cost_of(reason) == cost
+
+
+def test_what_the_user_asks_for_is_changed_last() -> None:
+    assert list(COSTS) == sorted(COSTS, key=COSTS.__getitem__)
+    assert COSTS["edit"] < EDIT_CLASS < NEVER
+    assert costliest(("edit", "correct")) == "edit"
+
+
+def profile(name: str, value: str, **more: Any) -> dict[str, Any]:
+    return device(name, attributes={"profile": {"string": value}}, **more)
+
+
+def test_the_notebook_that_has_the_partition_is_ended_before_a_smaller_one_is_asked_for() -> None:
+    parts = resource_slice([profile("big", "7g"), *(profile(f"small-{n}", "1g") for n in range(7))])
+    report = asking(
+        state(parts, used(holder("big"), "notebook")), request(cel=f'{A}.profile == "7g"')
+    )
+    assert helps(report) == [
+        ("end", "end claim ns/holder, used by ns/notebook"),
+        (
+            "edit",
+            f'request gpu of claim ns/mine: write {A}.profile == "1g" instead of {A}.profile == "7g"',
+        ),
+    ]
+    assert report.claims[0].requests[0].nearest.device == f"{GPU}/{HOME}/big"
+
+
+def test_one_claim_that_has_many_devices_is_ended_and_no_lost_device_is_tolerated() -> None:
+    names = [f"gpu-{number}" for number in range(5)]
+    listed = [*map(device, names), *devices(8)[5:7], device("gpu-7", taints=LOST)]
+    one = used(several("train", *names), "trainer-0")
+    report = asking(state(resource_slice(listed), one), request(count=3))
+    assert helps(report) == [
+        ("end", "end claim ns/train, used by ns/trainer-0"),
+        ("ask for less", "request gpu of claim ns/mine: ask for 2 instead of 3"),
+    ]
+
+
+def test_of_claims_on_one_node_the_one_with_most_devices_is_ended() -> None:
+    listed = resource_slice(devices(5))
+    claims = [used(holder("gpu-0", "single"), "p"), used(several("train", "gpu-1", "gpu-2"), "q")]
+    report = asking(state(listed, *claims), request(count=4))
+    assert helps(report)[0] == ("end", "end claim ns/single, used by ns/p") or helps(report)[0] == (
+        "end",
+        "end claim ns/train, used by ns/q",
+    )
+    assert len(report.changes[0].ends) == 1
+
+
+def counted(**parts: str) -> dict[str, Any]:
+    listed = [
+        profile(
+            name,
+            name,
+            consumesCounters=[{"counterSet": "card", "counters": {"slices": {"value": n}}}],
+        )
+        for name, n in parts.items()
+    ]
+    return resource_slice(listed, slices=2)
+
+
+def card(value: str) -> dict[str, Any]:
+    counters = resource_slice(name="counters", slices=2)
+    counters["spec"]["sharedCounters"] = [
+        {"name": "card", "counters": {"slices": {"value": value}}}
+    ]
+    return counters
+
+
+def test_only_as_many_claims_on_a_counter_are_ended_as_needed() -> None:
+    cluster = state(
+        card("8"),
+        counted(big="5", a="1", b="1", c="4"),
+        *(used(holder(name, f"h-{name}"), f"p-{name}") for name in "ab"),
+        used(holder("c", "h-c"), "p-c"),
+    )
+    report = asking(cluster, request(cel=f'{A}.profile == "big"'))
+    assert helps(report) == [("end", "end claim ns/h-c, used by ns/p-c")]
+    assert report.changes[0].ends == ("ns/h-c",)
+
+
+def gone(claim: dict[str, Any], *finalizers: str) -> dict[str, Any]:
+    claim["metadata"] |= {"deletionTimestamp": TIME, "finalizers": list(finalizers)}
+    return claim
+
+
+def test_a_claim_that_is_being_deleted_is_waited_for_and_its_finalizer_named() -> None:
+    report = asking(state(resource_slice(devices(1)), gone(holder("gpu-0"), "example.com/audit")))
+    told = f"claim ns/holder is being deleted since {TIME}, kept by finalizer example.com/audit"
+    awaited = "claim ns/holder (kept by example.com/audit)"
+    assert helps(report) == [("wait", f"wait until {awaited} is gone")]
+    (group,) = report.claims[0].requests[0].devices
+    assert str(group.verdict) == f"held by ns/holder, used by no pod ({told})"
+
+
+def test_what_ends_by_itself_is_waited_for_and_the_rest_ended() -> None:
+    pod = {"metadata": {"name": "p", "namespace": "ns", "deletionTimestamp": TIME}}
+    cluster = state(
+        resource_slice(devices(2)),
+        used(holder("gpu-0", "h0"), "p"),
+        used(holder("gpu-1", "h1"), "q"),
+    )
+    cluster = msgspec.structs.replace(cluster, pods=(msgspec.convert(pod, Pod),))
+    assert helps(asking(cluster)) == [
+        ("wait", "wait until pod ns/p is gone"),
+    ]
+    assert helps(asking(cluster, request(count=2))) == [
+        ("end", "wait until pod ns/p is gone; end claim ns/h1, used by ns/q")
+    ]
+
+
+def test_the_name_of_a_capacity_is_corrected() -> None:
+    wanted = request(capacity={"requests": {f"{GPU}/memory": "1Gi"}})
+    report = asking(state(resource_slice(devices(1))), wanted)
+    assert helps(report) == [
+        (
+            "correct",
+            f"request gpu of claim ns/mine: ask for capacity memory instead of {GPU}/memory",
+        )
+    ]
+
+
+def version(text: str) -> dict[str, Any]:
+    return resource_slice([device("gpu-0", attributes={"driverVersion": {"string": text}})])
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [("570.1.0", "semver(…)"), ("570.01.05", "semver(…, true)"), ("570", "semver(…, true)")],
+)
+def test_a_version_that_is_a_string_is_parsed(text: str, call: str) -> None:
+    path = f"{A}.driverVersion"
+    report = asking(state(version(text)), request(cel=f'{path}.isGreaterThan(semver("560.0.0"))'))
+    written = call.replace("…", path)
+    assert helps(report)[0] == (
+        "correct",
+        f"request gpu of claim ns/mine: write {written} instead of {path}",
+    )
+    (told,) = report.claims[0].requests[0].verdicts
+    assert told.hint == (
+        f"{GPU}/{HOME}/gpu-0 has driverVersion as the string {text}: wrap it, "
+        f"{call.replace('…', 'driverVersion')}"
+    )
+
+
+def test_a_text_that_is_no_version_is_not_parsed() -> None:
+    path = f"{A}.driverVersion"
+    report = asking(
+        state(version("newest")), request(cel=f'{path}.isGreaterThan(semver("560.0.0"))')
+    )
+    assert [kind for kind, _ in helps(report)] == ["edit"]
+
+
+def test_the_selector_of_a_class_is_corrected_in_the_class() -> None:
+    made = device_class("fast")
+    made["spec"]["selectors"] += [{"cel": {"expression": f'{A}.model == "H10O"'}}]
+    report = asking(state(resource_slice(devices(1)), made), request(deviceClassName="fast"))
+    assert helps(report) == [
+        ("edit", f'class fast: write {A}.model == "H100" instead of {A}.model == "H10O"')
+    ]
+    broken = device_class("fast", expression=f'{A}.modle == "H100"')
+    report = asking(state(resource_slice(devices(1)), broken), request(deviceClassName="fast"))
+    assert helps(report) == [
+        ("correct", f"class fast: write {A}.model instead of {A}.modle"),
+        ("edit", f'class fast: leave out {A}.modle == "H100"'),
+    ]
+
+
+def test_to_change_a_request_and_to_end_a_claim_is_no_second_way() -> None:
+    listed = [device("gpu-0"), device("gpu-1", taints=[{"key": "k", "effect": "NoSchedule"}])]
+    claims = [used(holder(name, f"h-{name}"), "p") for name in ("gpu-0", "gpu-1")]
+    report = asking(state(resource_slice(listed), *claims))
+    assert [kind for kind, _ in helps(report)] == ["end"]
+
+
+def adding(cluster: ClusterState, *requests: dict[str, Any], count: int = 2) -> Report:
+    """The answer, if a node with so many devices is to be added."""
+    published = msgspec.convert(resource_slice(devices(count), pool="new"), ResourceSlice)
+    added = NewNode("big", Node(metadata=ObjectMeta(name="new")), (published,))
+    subject = ManifestSubject((words.claim(*requests),), "ns", "f.yaml")
+    return explain(cluster, subject, added=added)
+
+
+def test_a_node_that_would_help_is_told_in_its_place_whatever_else_helps() -> None:
+    cluster = state(resource_slice(devices(2)), used(several("h", "gpu-0", "gpu-1"), "p"))
+    report = adding(cluster, request(count=2))
+    assert helps(report) == [
+        ("end", "end claim ns/h, used by ns/p"),
+        ("add node", "add a node like big"),
+    ]
+    assert report.no_help == ""
+    three = adding(cluster, request(cel=f'{A}.model == "H100"', count=3), count=4)
+    assert helps(three) == [("add node", "add a node like big")]
+
+
+def test_a_node_that_would_not_help_is_told_so() -> None:
+    report = adding(state(resource_slice(devices(1)), holder("gpu-0")), request(count=3))
+    assert report.no_help == "a node like big would not help"
+    assert adding(state(resource_slice(devices(1))), request()).no_help == ""
+    lacking = adding(state(resource_slice(devices(1))), request(cel=f'{A}.modle == "H100"'))
+    assert lacking.no_help == "a node like big would not help"
+
+
+def test_the_budget_that_forbids_an_eviction_is_named() -> None:
+    cluster = state(resource_slice(devices(1)), used(holder("gpu-0"), "p"))
+    pod = {"metadata": {"name": "p", "namespace": "ns", "labels": {"app": "train"}}}
+    budgets = [
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"selector": {"matchLabels": {"app": app}}} if app else {},
+            "status": {"disruptionsAllowed": allowed},
+        }
+        for name, namespace, app, allowed in (
+            ("forbids", "ns", "train", 0),
+            ("allows", "ns", "train", 1),
+            ("other-pods", "ns", "other", 0),
+            ("elsewhere", "other", "train", 0),
+            ("of-nothing", "ns", "", 0),
+        )
+    ]
+    cluster = msgspec.structs.replace(
+        cluster,
+        pods=(msgspec.convert(pod, Pod),),
+        pod_disruption_budgets=tuple(msgspec.convert(budgets, list[PodDisruptionBudget])),
+    )
+    told = (
+        "end claim ns/holder, used by ns/p (PodDisruptionBudget ns/forbids allows no eviction now)"
+    )
+    assert helps(asking(cluster)) == [("end", told)]
+
+
+def test_a_version_behind_a_guard_is_parsed_and_the_guard_kept() -> None:
+    path = f"{A}.driverVersion"
+    cel = f'has({path}) && {path}.isGreaterThan(semver("560.0.0"))'
+    report = asking(state(version("570.1.0")), request(cel=cel))
+    assert helps(report)[0][0] == "correct"
