@@ -138,8 +138,8 @@ def test_with_rights_for_one_namespace_its_pods_are_explained(
     for resource in ("pods", "resourceclaimtemplates"):
         cluster.faults.status(403, verb="list", resource=resource)
     assert ask(tmp_path, *words) == 1
-    out = capsys.readouterr().out
-    assert "pod default/web-5f-a: devices do not fit\n" in out
+    out = " ".join(capsys.readouterr().out.split())
+    assert "pod default/web-5f-a: devices do not fit" in out
     assert out.count("; only those of namespace default were read") == 2
 
 
