@@ -144,6 +144,13 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{parser.epilog}. docs/pending.md explains the answers"
+    _add_subjects(parser)
+    _add_view(parser)
+    _add_cluster(parser)
+
+
+def _add_subjects(parser: argparse.ArgumentParser) -> None:
+    """What is explained."""
     parser.add_argument(
         "subject",
         nargs="*",
@@ -178,6 +185,10 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-A", "--all-namespaces", action="store_true", help="the pods of all namespaces"
     )
+
+
+def _add_view(parser: argparse.ArgumentParser) -> None:
+    """How it is looked at, and for how long."""
     parser.add_argument(
         "-w",
         "--watch",
@@ -206,7 +217,6 @@ def _add_explain(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"stop searching after this time (default: {EXPLAIN_SECONDS:g})",
     )
-    _add_cluster(parser)
 
 
 def _add_migration(parser: argparse.ArgumentParser) -> None:

@@ -97,7 +97,10 @@ def test_each_pod_that_is_meant_has_its_report(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_the_text_has_a_line_for_each_pod_and_the_details(tmp_path: Path, capsys) -> None:
+def test_the_text_has_a_line_for_each_pod_and_the_details(
+    tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     assert ask(tmp_path, "-A") == 1
     out = capsys.readouterr().out
     assert out.startswith(
