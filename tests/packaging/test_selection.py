@@ -13,7 +13,7 @@ import pytest
 from hack.testbed.onenode.features import DRA
 
 ROOT = Path(__file__).resolve().parents[2]
-INI = "[pytest]\nmarkers =\n needs(gate): needs that\n shim: needs no DRA\naddopts = --strict-markers\n"
+INI = "[pytest]\nmarkers =\n needs(gate): needs that\n shim: needs no DRA\n matrix: takes long\naddopts = --strict-markers\n"
 TESTS = """
 import pytest
 
@@ -47,8 +47,12 @@ def breaks_afterwards():
 def test_ends_badly(breaks_afterwards): pass
 
 def test_fails(): assert False
+
+@pytest.mark.matrix
+def test_that_takes_long(): pass
 """
 
+LONG = "test_it.py::test_that_takes_long"
 TWO_RELEASES = "test_it.py::test_shim_of_two_releases"
 
 
@@ -98,6 +102,7 @@ def test_what_a_release_lacks_is_left_out_with_the_reason_and_the_rest_runs(
         "test_it.py::test_shim": "passed",
         "test_it.py::test_ends_badly": "failed",
         "test_it.py::test_fails": "failed",
+        LONG: "passed",
     }
     found = recorded(tmp_path, kubernetes)
 
@@ -121,7 +126,16 @@ def test_on_a_release_without_dra_only_tests_of_the_shim_run(tmp_path: Path) -> 
         "test_it.py::test_each[b]": [DRA, "DRAPrioritizedList"],
         "test_it.py::test_ends_badly": [DRA],
         "test_it.py::test_fails": [DRA],
+        LONG: [DRA],
     }
+
+
+def test_what_takes_long_runs_only_if_a_release_is_named(tmp_path: Path) -> None:
+    found = recorded(tmp_path, "")
+
+    assert found["left_out"][LONG] == ["`make e2e-matrix`"]
+    assert LONG not in found["outcomes"]
+    assert found["outcomes"]["test_it.py::test_plain"] == "passed"
 
 
 def test_what_a_person_did_not_ask_for_is_not_called_left_out(tmp_path: Path) -> None:
