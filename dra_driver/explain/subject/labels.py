@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dra_driver.model.api.policy import LabelSelectorRequirement
+
 _KEY = r"[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
 _REQUIREMENT = re.compile(
@@ -22,29 +24,15 @@ class BadSelector(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """The label `key` has one of `values`, or exists if `values` is None; `negated`: it has not. A missing label has no value."""
-
-    key: str
-    values: frozenset[str] | None = None
-    negated: bool = False
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with these labels is chosen."""
-        there = self.key in labels and (self.values is None or labels[self.key] in self.values)
-        return there is not self.negated
-
-
-@dataclass(frozen=True, slots=True)
 class LabelSelector:
     """All requirements must hold; `text` is how the user wrote them."""
 
     text: str = ""
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelSelectorRequirement, ...] = ()
 
     def chooses(self, labels: Mapping[str, str] | None) -> bool:
         """Return whether an object with these labels is chosen."""
-        return all(one.holds(labels or {}) for one in self.requirements)
+        return all(one.matches(labels or {}) for one in self.requirements)
 
 
 EVERYTHING = LabelSelector()
@@ -55,7 +43,7 @@ def parse_selector(text: str) -> LabelSelector:
     return LabelSelector(text, tuple(_requirements(text)))
 
 
-def _requirements(text: str) -> Iterator[Requirement]:
+def _requirements(text: str) -> Iterator[LabelSelectorRequirement]:
     at = 0
     while at < len(text):
         found = _REQUIREMENT.match(text, at)
@@ -68,13 +56,16 @@ def _requirements(text: str) -> Iterator[Requirement]:
         at = found.end()
 
 
-def _requirement(found: re.Match[str], text: str) -> Requirement:
+def _requirement(found: re.Match[str], text: str) -> LabelSelectorRequirement:
+    key = found["key"]
     if found["sign"]:
-        return Requirement(found["key"], frozenset({found["value"]}), found["sign"] == "!=")
+        operator = "NotIn" if found["sign"] == "!=" else "In"
+        return LabelSelectorRequirement(key=key, operator=operator, values=[found["value"]])
     if found["word"]:
         values = [one.strip() for one in found["values"].split(",")]
         for one in values:
             if not _ONE_VALUE.fullmatch(one):
                 raise BadSelector(f"{text!r} is no label selector: {one!r} is no label's value")
-        return Requirement(found["key"], frozenset(values), found["word"] == "notin")
-    return Requirement(found["key"], negated=bool(found["not"]))
+        operator = "NotIn" if found["word"] == "notin" else "In"
+        return LabelSelectorRequirement(key=key, operator=operator, values=values)
+    return LabelSelectorRequirement(key=key, operator="DoesNotExist" if found["not"] else "Exists")
