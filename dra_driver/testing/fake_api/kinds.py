@@ -17,8 +17,8 @@ Object = dict[str, Any]
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 
-WORKLOAD_GROUPS = ("apps", "batch")
-"""The other groups; each has the version v1."""
+OTHER_GROUPS = ("apps", "batch", "policy")
+"""Each has the version v1."""
 
 _CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 _EXACT_FIELDS = (
@@ -30,9 +30,6 @@ _EXACT_FIELDS = (
     "tolerations",
     "capacity",
 )
-
-
-POLICY = "policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,11 @@ KINDS = {
             "nodes", "Node", "", namespaced=False, has_status=True, created_with_status=True
         ),
         ResourceKind(
-            "poddisruptionbudgets", "PodDisruptionBudget", POLICY, namespaced=True, has_status=True
+            "poddisruptionbudgets",
+            "PodDisruptionBudget",
+            "policy",
+            namespaced=True,
+            has_status=True,
         ),
         ResourceKind("namespaces", "Namespace", "", namespaced=False, has_status=True),
         *(

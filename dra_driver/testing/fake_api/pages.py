@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.cluster import GATES_PATH
-from dra_driver.testing.fake_api.kinds import KINDS, VERSIONS, WORKLOAD_GROUPS, Object, ResourceKind
+from dra_driver.testing.fake_api.kinds import KINDS, OTHER_GROUPS, VERSIONS, Object, ResourceKind
 from dra_driver.testing.fake_api.store import Refused
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -30,7 +30,7 @@ def fixed_page(path: str, versions: tuple[str, ...]) -> Object | None:
     if served:
         pages[f"/apis/{GROUP}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
     pages |= {f"/apis/{GROUP}/{version}": _resource_list(GROUP, version) for version in versions}
-    pages |= {f"/apis/{group}/v1": _resource_list(group, "v1") for group in WORKLOAD_GROUPS}
+    pages |= {f"/apis/{group}/v1": _resource_list(group, "v1") for group in OTHER_GROUPS}
     return pages.get(path.rstrip("/"))
 
 

@@ -7,13 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from dra_driver.model.api.resource_claim import GROUP
-from dra_driver.testing.fake_api.kinds import (
-    KINDS,
-    POLICY,
-    WORKLOAD_GROUPS,
-    Object,
-    ResourceKind,
-)
+from dra_driver.testing.fake_api.kinds import KINDS, OTHER_GROUPS, Object, ResourceKind
 from dra_driver.testing.fake_api.store import Refused
 
 SUBRESOURCES = ("", "status", "binding")
@@ -58,10 +52,8 @@ def parse_route(path: str, versions: tuple[str, ...]) -> Route:
         group, version, rest = "", "v1", parts[2:]
     elif parts[:2] == ["apis", GROUP] and len(parts) > 2 and parts[2] in versions:
         group, version, rest = GROUP, parts[2], parts[3:]
-    elif parts[:1] == ["apis"] and "".join(parts[1:2]) in WORKLOAD_GROUPS and parts[2:3] == ["v1"]:
+    elif parts[:1] == ["apis"] and "".join(parts[1:2]) in OTHER_GROUPS and parts[2:3] == ["v1"]:
         group, version, rest = parts[1], "v1", parts[3:]
-    elif parts[:3] == ["apis", POLICY, "v1"]:
-        group, version, rest = POLICY, "v1", parts[3:]
     else:
         raise page_not_found()
     namespace = ""
