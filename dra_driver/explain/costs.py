@@ -5,7 +5,7 @@ Correcting a name costs nobody anything. Ending a claim that nobody uses costs l
 started again. Another node costs money. But a request that asks for something else gets something else: that comes last.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 from dra_driver.explain.verdict import (
@@ -39,7 +39,6 @@ COSTS: dict[Kind, int] = {
     "ask for less": LESS,
     "edit": EDIT,
 }
-RANK: Mapping[str, int] = {str(kind): cost for kind, cost in COSTS.items()}
 
 
 def cost_of(reason: Verdict) -> int:

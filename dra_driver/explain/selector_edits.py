@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import msgspec
 
@@ -86,16 +87,15 @@ def corrected_names(
     names: dict[RequestSelector, dict[DevicePath, str]] = {}
     for selector, (path, name) in typos:
         names.setdefault(selector, {})[path] = name
-    words = {
-        selector: [
-            f"write {written(replace(path, name=name))} instead of {written(path)}"
-            for path, name in paths.items()
-        ]
-        for selector, paths in names.items()
-    }
     if names:
-        texts = {one: one.explained.renamed(paths) for one, paths in names.items()}
-        yield Rewritten(words, texts)
+        yield _edited(names, _corrected_words, lambda one, paths: one.explained.renamed(paths))
+
+
+def _corrected_words(names: Mapping[DevicePath, str]) -> list[str]:
+    return [
+        f"write {written(replace(path, name=name))} instead of {written(path)}"
+        for path, name in names.items()
+    ]
 
 
 def without_errors(
@@ -125,16 +125,17 @@ def without_errors(
 
 
 _ByPart = Mapping[str, Mapping[DevicePath, None]]
+_Edits = TypeVar("_Edits")
 
 
 def _edited(
-    by_part: Mapping[RequestSelector, _ByPart],
-    words: Callable[[_ByPart], list[str]],
-    text: Callable[[RequestSelector, _ByPart], str],
+    edits: Mapping[RequestSelector, _Edits],
+    words: Callable[[_Edits], list[str]],
+    text: Callable[[RequestSelector, _Edits], str],
 ) -> Rewritten:
     return Rewritten(
-        {one: words(parts) for one, parts in by_part.items()},
-        {one: text(one, parts) for one, parts in by_part.items()},
+        {one: words(mine) for one, mine in edits.items()},
+        {one: text(one, mine) for one, mine in edits.items()},
     )
 
 
@@ -163,13 +164,12 @@ def _parsed(failing: Sequence[Failing]) -> Iterator[Rewritten]:
     for selector, part in failing:
         if part.parsers:
             found.setdefault(selector, {}).update(part.parsers)
-    words = {
-        selector: [
-            f"write {parser.replace('…', written(path))} instead of {written(path)}"
-            for path, parser in parsers.items()
-        ]
-        for selector, parsers in found.items()
-    }
     if found:
-        texts = {one: one.explained.wrapped(parsers) for one, parsers in found.items()}
-        yield Rewritten(words, texts)
+        yield _edited(found, _parsed_words, lambda one, parsers: one.explained.wrapped(parsers))
+
+
+def _parsed_words(parsers: Mapping[DevicePath, str]) -> list[str]:
+    return [
+        f"write {parser.replace('…', written(path))} instead of {written(path)}"
+        for path, parser in parsers.items()
+    ]

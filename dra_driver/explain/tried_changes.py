@@ -13,7 +13,7 @@ import msgspec
 from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain import conflict
 from dra_driver.explain.combined_changes import combined_changes
-from dra_driver.explain.costs import COSTS, RANK, Kind, cost_of
+from dra_driver.explain.costs import COSTS, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import nearest
@@ -78,18 +78,21 @@ class TriedChanges:
                 found[kind] = self._change(self._with_fewer_ended(candidate), node)
                 if len(found) == MOST_CHANGES:
                     break
-        changes = [*found.values(), *self._with_node()]
-        return tuple(sorted(changes, key=lambda one: RANK[one.kind]))
+        added = self._with_node()
+        if added is not None:
+            found["add node"] = added
+        return tuple(found[kind] for kind in sorted(found, key=COSTS.__getitem__))
 
-    def _with_node(self) -> Iterator[Change]:
-        """Yield the node that the user asked about, if everything fits there. It is told whatever else helps."""
+    def _with_node(self) -> Change | None:
+        """Return the node that the user asked about, if everything fits there. It is told whatever else helps."""
         added, state = self._added, self._fleet.state
         if added is None or self._nodes.fatal:
-            return  # an error of a selector stops the pod with one more node, too
+            return None  # an error of a selector stops the pod with one more node, too
         slices = (*state.resource_slices, *added.slices)
         fleet = Fleet(msgspec.structs.replace(state, resource_slices=slices))
-        if try_on(fleet.allocator, added.node, self._facts.claims, self._facts.stop).fits:
-            yield Change(what=f"add a node like {added.profile}", kind="add node")
+        if not try_on(fleet.allocator, added.node, self._facts.claims, self._facts.stop).fits:
+            return None
+        return Change(what=f"add a node like {added.profile}", kind="add node")
 
     def _candidates(self) -> list[Candidate]:
         """Return every change to try, each text once."""

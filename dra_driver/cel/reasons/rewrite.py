@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How is an expression rewritten with another name at a path, or with a check that a path exists?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -57,25 +57,24 @@ def _wrapped(part: AnyNode, parsers: Mapping[DevicePath, str]) -> AnyNode | Call
             function, _, rest = parsers[path].partition("(")
             normal = (Constant(_NO_ID, value=True),) if "true" in rest else ()
             return Call(_NO_ID, function, (part, *normal))
-    changed: dict[str, Any] = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
-        if isinstance(value, Expr):
-            changed[field.name] = _wrapped(value, parsers)
-        elif isinstance(value, tuple):
-            changed[field.name] = tuple(_wrapped(one, parsers) for one in value)
-    return replace(part, **changed)
+    return replace(part, **_parts_of(part, lambda one: _wrapped(one, parsers)))
 
 
 def _renamed(part: AnyNode, names: Mapping[DevicePath, str]) -> AnyNode:
+    changed = _parts_of(part, lambda one: _renamed(one, names))
+    return replace(part, **{**changed, **_name_of(part, names)})
+
+
+def _parts_of(part: AnyNode, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the fields of the node that contain other nodes, with these changed."""
     changed: dict[str, Any] = {}
     for field in fields(part):
         value = getattr(part, field.name)
         if isinstance(value, Expr):
-            changed[field.name] = _renamed(value, names)
+            changed[field.name] = change(value)
         elif isinstance(value, tuple):
-            changed[field.name] = tuple(_renamed(one, names) for one in value)
-    return replace(part, **{**changed, **_name_of(part, names)})
+            changed[field.name] = tuple(change(one) for one in value)
+    return changed
 
 
 def _name_of(part: object, names: Mapping[DevicePath, str]) -> dict[str, Any]:
