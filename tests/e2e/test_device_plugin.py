@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A vendor's device plugin beside the driver, registered with the real kubelet: it is named, and claims get nothing that it could give out."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from dra_driver.model.names import HELD_BY_TAINT
-from hack.testbed.onenode import init
+from hack.testbed.onenode import init, node_files
 from hack.testbed.onenode.driver import Driver
 from hack.testbed.onenode.namespaces import wait_until
 from hack.testbed.onenode.release import NAMESPACE
@@ -40,6 +41,7 @@ def plugin(driver: Driver) -> Iterator[None]:
         lambda: not kept_from_claims(driver), "the devices are offered again", timeout_seconds=120
     )
     program.stop()
+    take_from_status(driver, RESOURCE)
 
 
 def kept_from_claims(driver: Driver) -> bool:
@@ -54,6 +56,25 @@ def _taints(device: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
+def status(driver: Driver) -> dict[str, str]:
+    """What the scheduler believes that the node has."""
+    found: dict[str, str] = driver.cluster.get("node", node_files.NODE)["status"]["allocatable"]
+    return found
+
+
+def take_from_status(driver: Driver, resource: str) -> None:
+    """Remove the resource from the Node, as the Event StaleCapacity tells an admin to.
+
+    The new kubelet leaves what it finds there if its own socket was in the folder before it looked. The scheduler then believes the status,
+    and a pod that asks for the resource runs without a device, whatever DeviceClass has its name.
+    """
+    patch = {"status": {kind: {resource: None} for kind in ("capacity", "allocatable")}}
+    driver.cluster.kubectl(
+        *("patch", "node", node_files.NODE, "--subresource=status", "--type=merge"),
+        *("--patch", json.dumps(patch)),
+    )
+
+
 def events(driver: Driver) -> list[str]:
     found = driver.cluster.get("events", "--field-selector=reason=DevicePluginBeside")
     return [event["message"] for event in found["items"]]
@@ -63,6 +84,7 @@ def test_a_vendors_device_plugin_is_named_and_claims_get_nothing_that_it_could_g
     driver: Driver, plugin: None, story: Story
 ) -> None:
     wait_until(lambda: events(driver), "the Event on the Node", timeout_seconds=120)
+    wait_until(lambda: status(driver).get(RESOURCE) == "2", "the Node's status to say it")
     assert all(f"a device plugin offers {OFFERED} beside" in message for message in events(driver))
     [pod] = driver.release.pods()
     shown = driver.cluster.kubectl(
