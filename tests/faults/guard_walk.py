@@ -189,7 +189,7 @@ class GuardWalk:
 
     def _write(self) -> None:
         # The driver has had time to read the file of before: it is woken by each write, and two writes are some tenths of a second apart.
-        self.guard.current()
+        self.guard.look()
         self.node.holders.once()
         node = self.node
         node.containers = tuple(

@@ -29,13 +29,14 @@ from dra_driver.kube.base import NodeEvent
 from dra_driver.model.claim import Claim, ClaimRef
 from dra_driver.model.ids import DeviceName, ResourceName, UnitId
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plugin import PluginResource
-from dra_driver.model.state import PreparedClaim
+from dra_driver.model.plugin import PluginResource, UnitsOfContainer
+from dra_driver.model.state import PreparedClaim, Unknown
 from dra_driver.planning.guard import (
     Divided,
     ForeignPod,
     ForeignResource,
     Kept,
+    OwnUnits,
     foreign_pods,
     foreign_resources,
     kept_devices,
@@ -44,7 +45,7 @@ from dra_driver.planning.guard import (
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.services.foreign.events import ForeignEvents
 from dra_driver.services.foreign.kubelet import ForeignWitnesses, KubeletSays
-from dra_driver.services.foreign.own import OwnTraces
+from dra_driver.services.foreign.own import OwnTraces, units_by_pod
 from dra_driver.services.foreign.pods import ForeignPods, Memory
 
 LOOK_SECONDS = 2.0  # while a foreign pod may run
@@ -99,6 +100,7 @@ class ForeignGuard:
         self._looking = Lock()
         self._kept: Mapping[DeviceName, Kept] = {}
         self._looked: str | None = None  # the version of the checkpoint that `_kept` is about
+        self._seen: frozenset[UnitsOfContainer] = frozenset()  # its entries
         self._begun = False
         self._untold: _Found | None = None
 
@@ -119,8 +121,10 @@ class ForeignGuard:
         return {name: taint_value(kept.resource) for name, kept in self.devices().items()}
 
     def current(self) -> Mapping[DeviceName, Kept]:
-        """Return the devices that are kept, after a look if the kubelet has written its checkpoint since the last one."""
-        if self._looked is None or self._kubelet.version() != self._looked:
+        """Return the devices that are kept, after a look if the kubelet has written down since the last one that a container got something
+        from somebody else. So what a pod holds is in it; who could give out more is found by the loop.
+        """
+        if self._somebody_gave():
             # If another thread looks at this moment, its end is waited for.
             self._look()
         return self._kept
@@ -170,6 +174,24 @@ class ForeignGuard:
             self._events.given_twice(found.running, found.rows)
             self._events.taken_over(self._inputs.offered(), found.registered)
 
+    def _somebody_gave(self) -> bool:
+        """Whether the checkpoint has an entry that the last look did not see, and that no row of this driver explains. The kubelet writes after
+        each Allocate: nothing is asked here, so that the next one does not wait for what this driver itself did.
+        """
+        looked = self._looked
+        if looked is None:
+            return True
+        version, found = self._kubelet.latest()
+        if version == looked:
+            return False
+        if isinstance(found, Unknown):
+            return True
+        new = [entry for entry in found.containers if entry not in self._seen]
+        if not new:
+            return False
+        own = OwnUnits(given=units_by_pod(self._inputs.rows()))
+        return not all(own.has(entry) for entry in new)
+
     def _look(self) -> None:
         """Look once. Nobody is told here: a claim that waits for the answer must not wait for the API server too."""
         with self._looking:
@@ -188,7 +210,9 @@ class ForeignGuard:
                 looked, kept = None, self._all(error)
             else:
                 self._untold = found
+            # In this order: `_somebody_gave` reads them without the lock, the other way round.
             before, self._kept = self._kept, kept
+            self._seen = frozenset(self._kubelet.checkpoint.containers)
             self._looked = looked
         if before != kept:
             for name in sorted(before.keys() ^ kept.keys()):

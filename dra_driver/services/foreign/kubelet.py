@@ -60,9 +60,9 @@ class KubeletSays:
         self._ask(again=self._found_version != self.written)
         self.checkpoint, self.written = self._now(), self._found_version
 
-    def version(self) -> str:
-        """The version of the checkpoint that is there now, which another thread may be about to take."""
-        return self._witnesses.checkpoint()[0]
+    def latest(self) -> tuple[str, KubeletCheckpoint | Unknown]:
+        """The checkpoint that is there now with its version, which another thread may be about to take."""
+        return self._witnesses.checkpoint()
 
     def _ask(self, *, again: bool) -> None:
         now = self._clock()

@@ -16,6 +16,24 @@ from dra_driver.services.foreign.kubelet import KubeletSays
 LEAVING_SECONDS = 10.0  # until the kubelet has noticed that this driver offers a resource no more
 
 
+def units_by_pod(
+    rows: Iterable[PreparedClaim],
+) -> Mapping[PodUid | None, frozenset[tuple[ResourceName, UnitId]]]:
+    """Return the units that the rows of this API gave to each pod; the pod None stands for rows whose pod is not known."""
+    given: dict[PodUid | None, frozenset[tuple[ResourceName, UnitId]]] = {}
+    for row in rows:
+        if not row.ref.of_plugin:
+            continue
+        units = frozenset(
+            (ResourceName(row.ref.name), UnitId(name))
+            for device in row.devices
+            for name in device.request_names
+        )
+        for pod in row.users.pods or (None,):
+            given[pod] = given.get(pod, frozenset()) | units
+    return given
+
+
 class OwnTraces:
     """What this driver offers and gave out, for as long as the kubelet may name it. `offered` are the resources that it offers now."""
 
@@ -62,16 +80,8 @@ class OwnTraces:
         self, rows: Iterable[PreparedClaim], kubelet: KubeletSays
     ) -> Mapping[PodUid | None, frozenset[tuple[ResourceName, UnitId]]]:
         given = self._given_before(kubelet)
-        for row in rows:
-            if not row.ref.of_plugin:
-                continue
-            units = frozenset(
-                (ResourceName(row.ref.name), UnitId(name))
-                for device in row.devices
-                for name in device.request_names
-            )
-            for pod in row.users.pods or (None,):
-                given[pod] = given.get(pod, frozenset()) | units
+        for pod, units in units_by_pod(rows).items():
+            given[pod] = given.get(pod, frozenset()) | units
         return given
 
     def _given_before(

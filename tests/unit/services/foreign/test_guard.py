@@ -10,6 +10,7 @@ from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.ids import DeviceName, PodUid, ResourceName, UnitId
 from dra_driver.model.plugin import PluginResource, Unit
 from dra_driver.model.presence import Alive, Presence
+from dra_driver.model.state import Unknown
 from dra_driver.services.foreign import guard
 from dra_driver.services.foreign.guard import IDLE_SECONDS, without_held
 from dra_driver.testing.builders import a_claim, a_result
@@ -154,6 +155,52 @@ def test_a_claim_that_comes_during_a_look_waits_for_what_it_finds() -> None:
     node.guard.look()
     claim.join()
     assert found == [{"gpu-0"}]
+
+
+@pytest.mark.parametrize("pod", [None, "mine"])
+def test_a_call_does_not_look_because_this_driver_gave_units_to_a_container(
+    pod: str | None,
+) -> None:
+    node = GuardedNode()
+    assert node.guard.current() == {}
+    asked = node.asked
+    node.rows = [own_row("gpu-0", "uuid-gpu-0", pod)]
+    node.writes(entry("mine", "uuid-gpu-0"))
+    assert node.guard.current() == {}
+    node.rows = []
+    node.writes()
+    assert node.guard.current() == {}
+    assert node.asked == asked
+    node.guard.look()
+    assert node.asked == asked + 1
+
+
+def test_what_somebody_else_gave_is_found_beside_what_this_driver_gave() -> None:
+    node = GuardedNode()
+    assert node.guard.current() == {}
+    node.rows = [own_row("gpu-0", "uuid-gpu-0", "mine")]
+    node.writes(entry("mine", "uuid-gpu-0"), entry("other", "uuid-gpu-1"))
+    assert node.guard.current().keys() == {"gpu-1"}
+
+
+def test_a_unit_of_this_driver_that_another_pod_has_is_not_explained_by_its_row() -> None:
+    node = GuardedNode()
+    node.rows = [own_row("gpu-0", "uuid-gpu-0", "mine")]
+    node.writes(entry("mine", "uuid-gpu-0"))
+    assert node.guard.current() == {}
+    node.writes(entry("mine", "uuid-gpu-0"), entry("other", "uuid-gpu-0"))
+    assert node.guard.current().keys() == {"gpu-0"}
+
+
+def test_a_checkpoint_that_cannot_be_read_is_looked_at_by_each_call_that_finds_it_changed() -> None:
+    node = GuardedNode()
+    assert node.guard.current() == {}
+    node.writes(entry("p", "uuid-gpu-0"))
+    assert node.guard.current().keys() == {"gpu-0"}
+    asked, node.checkpoint = node.asked, Unknown("damaged")
+    node.version += 1
+    assert node.guard.current().keys() == {"gpu-0"}
+    assert node.asked == asked + 1
 
 
 def test_what_a_look_found_is_known_before_anybody_is_told() -> None:
