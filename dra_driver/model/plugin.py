@@ -73,7 +73,7 @@ class PluginResource:
 
     `source` says for messages where the resource comes from ("DeviceClass gpu, classes.yaml document 2"). `configs` are the opaque
     configurations of the class. With `refuses_several` a container may have one unit only, because more do not mean more of a device.
-    `packed`: shares fill one device before the next; otherwise they are spread.
+    `packed`: shares fill one device before the next; otherwise they are spread. `by_id` has the units by their IDs.
     """
 
     name: ResourceName
@@ -83,6 +83,11 @@ class PluginResource:
     configs: tuple[OpaqueConfig, ...] = ()
     refuses_several: bool = False
     packed: bool = False
+    by_id: Mapping[UnitId, Unit] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once for each list: a call names a few of a thousand units.
+        object.__setattr__(self, "by_id", {unit.id: unit for unit in self.units})
 
 
 @dataclass(frozen=True, slots=True)

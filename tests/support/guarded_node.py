@@ -37,9 +37,10 @@ class Memory:
     def __init__(self) -> None:
         self.content: tuple[tuple[RememberedPod, ...], tuple[str, ...]] = ((), ())
         self.error: DriverError | None = None
-        self.writes = 0
+        self.writes = self.reads = 0
 
     def read(self) -> tuple[tuple[RememberedPod, ...], tuple[str, ...]]:
+        self.reads += 1  # each look reads it
         return self.content
 
     def write(self, pods: tuple[RememberedPod, ...], offered: tuple[str, ...], /) -> None:

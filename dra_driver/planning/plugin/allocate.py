@@ -28,14 +28,13 @@ def claim_of(
     resource: PluginResource, ids: Sequence[UnitId], uid: ClaimUid, place: NodePlace
 ) -> Claim | Refusal:
     """Return the claim for these units of a resource, or why a container cannot have them."""
-    wanted = set(ids)
-    known = {unit.id: unit for unit in resource.units if unit.id in wanted}
+    known = resource.by_id
     if unknown := [unit for unit in ids if unit not in known]:
         return Refusal(
             f"{_asked(resource)}: the driver has no unit {_named(unknown)} (any more): the device vanished, or the resource was configured "
             f"anew; delete the pod if nothing creates it again, the kubelet has the new list already"
         )
-    if not ids or len(wanted) < len(ids):
+    if not ids or len(set(ids)) < len(ids):
         return Refusal(
             f"{_asked(resource)}: the kubelet sent {_named(ids) or 'no unit'}; restart it"
         )

@@ -2,7 +2,7 @@
 """What does the kubelet say of device plugins, and what counts while it is silent?
 
 Its checkpoint tells which pod has which units, and which resources are registered. pod-resources tell how many units of each resource are
-allocatable now; they are asked after each write of the checkpoint, and every few seconds.
+allocatable now; they are asked when the lists of the plugins have changed, and every few seconds.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -15,7 +15,7 @@ from dra_driver.model.presence import Presence
 from dra_driver.model.state import Unknown
 
 ASK_SECONDS = (
-    10.0  # between two questions to pod-resources, as long as the checkpoint stays as it is
+    10.0  # between two questions to pod-resources, as long as the plugins' lists stay as they are
 )
 FORGOTTEN_SECONDS = 300.0  # the kubelet waits so long for a plugin to come back
 
@@ -57,12 +57,19 @@ class KubeletSays:
 
     def take(self) -> None:
         """Let what was read count, and ask pod-resources if it is time."""
-        self._ask(again=self._found_version != self.written)
+        self._ask(again=self._lists_changed())
         self.checkpoint, self.written = self._now(), self._found_version
 
     def latest(self) -> tuple[str, KubeletCheckpoint | Unknown]:
         """The checkpoint that is there now with its version, which another thread may be about to take."""
         return self._witnesses.checkpoint()
+
+    def _lists_changed(self) -> bool:
+        """Whether the kubelet may have got another list from a plugin. What a pod gets is allocatable all the same, so it asks for nothing."""
+        found, before = self._found, self.checkpoint
+        if self.written is None or isinstance(found, Unknown):
+            return self._found_version != self.written
+        return found.registered != before.registered
 
     def _ask(self, *, again: bool) -> None:
         now = self._clock()

@@ -163,16 +163,16 @@ def test_a_call_does_not_look_because_this_driver_gave_units_to_a_container(
 ) -> None:
     node = GuardedNode()
     assert node.guard.current() == {}
-    asked = node.asked
+    looks = node.memory.reads
     node.rows = [own_row("gpu-0", "uuid-gpu-0", pod)]
     node.writes(entry("mine", "uuid-gpu-0"))
     assert node.guard.current() == {}
     node.rows = []
     node.writes()
     assert node.guard.current() == {}
-    assert node.asked == asked
+    assert node.memory.reads == looks
     node.guard.look()
-    assert node.asked == asked + 1
+    assert node.memory.reads == looks + 1
 
 
 def test_what_somebody_else_gave_is_found_beside_what_this_driver_gave() -> None:
@@ -192,7 +192,7 @@ def test_a_unit_of_this_driver_that_another_pod_has_is_not_explained_by_its_row(
     assert node.guard.current().keys() == {"gpu-0"}
 
 
-def test_a_checkpoint_that_cannot_be_read_is_looked_at_by_each_call_that_finds_it_changed() -> None:
+def test_a_checkpoint_that_has_changed_and_cannot_be_read_is_looked_at() -> None:
     node = GuardedNode()
     assert node.guard.current() == {}
     node.writes(entry("p", "uuid-gpu-0"))

@@ -4,7 +4,7 @@
 from dra_driver.errors import Temporary
 from dra_driver.model.ids import ResourceName
 from dra_driver.model.state import Unknown
-from tests.support.guarded_node import GPU, GuardedNode
+from tests.support.guarded_node import GPU, GuardedNode, entry
 
 ALL = {"gpu-0", "gpu-1", "gpu-2", "gpu-3"}
 
@@ -38,15 +38,29 @@ def test_while_nothing_answers_everything_stays() -> None:
     assert node.after(1000) == {"gpu-1"}
 
 
-def test_pod_resources_are_asked_after_a_write_or_when_it_is_time() -> None:
+def test_pod_resources_are_asked_when_a_list_has_changed_or_it_is_time() -> None:
     node = GuardedNode()
     node.kept()
     node.after(1)
     assert node.asked == 1
-    node.writes()
+    node.writes(registered={GPU: ["uuid-gpu-0"]})
     node.after(1)
+    assert node.asked == 2
+    node.writes(entry("p", "uuid-gpu-0"))
+    node.after(1)
+    assert node.asked == 2
     node.after(10)
     assert node.asked == 3
+
+
+def test_pod_resources_are_asked_once_for_each_checkpoint_that_cannot_be_read() -> None:
+    node = GuardedNode()
+    node.kept()
+    node.checkpoint = Unknown("damaged")
+    node.version += 1
+    node.after(1)
+    node.after(1)
+    assert node.asked == 2
 
 
 def test_what_the_kubelet_knows_from_plugins() -> None:
