@@ -8,10 +8,11 @@ a container has stays in the list when its device has vanished, so that its pod 
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.health import HealthStatus
-from dra_driver.model.ids import DeviceKey, DeviceName, UnitId
+from dra_driver.model.ids import NO_SHARE, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import ListedUnit, PluginResource, Unit
 from dra_driver.model.state import PreparedClaim
@@ -40,51 +41,75 @@ class Listing:
         self._offered = offered
         self._foreign = foreign
         self._rows = tuple(rows)
-        self._owned: Mapping[DeviceName, list[tuple[DeviceKey, PreparedClaim]]] = _by_device(
-            self._rows
-        )
-        # Devices whose hardware a device with an owner has, under another name.
-        self._beside: dict[DeviceName, bool] = {}
+        self._owned = _owned_shares(self._rows)
+        # A node can have hundreds of units of a device.
+        self._devices: dict[DeviceName, _OfDevice] = {}
 
     def of(self, resource: PluginResource) -> tuple[ListedUnit, ...]:
         """Return the list of one resource."""
         mine = [row for row in self._rows if row.ref.of_plugin and row.ref.name == resource.name]
         given = {unit for row in mine if row.held is None for unit in units_of(row)}
+        found = ((unit, self._of_device(unit.device)) for unit in resource.units)
         listed = {
-            unit.id: self._listed(unit, given)
-            for unit in resource.units
-            if unit.id in given or self._offered(unit.device)
+            unit.id: device.listed(unit, given=unit.id in given)
+            for unit, device in found
+            if device.offered or unit.id in given
         }
         gone = sorted(given - listed.keys())
         return (*listed.values(), *(ListedUnit(unit, healthy=False) for unit in gone))
 
-    def _listed(self, unit: Unit, given: set[UnitId]) -> ListedUnit:
-        device = self._inventory.by_name.get(unit.device)
+    def _of_device(self, name: DeviceName) -> "_OfDevice":
+        found = self._devices.get(name)
+        if found is None:
+            found = self._devices[name] = self._judged(name)
+        return found
+
+    def _judged(self, name: DeviceName) -> "_OfDevice":
+        offered = self._offered(name)
+        device = self._inventory.by_name.get(name)
         if device is None:
-            return ListedUnit(unit.id, healthy=False)
-        well = device.health.status is not HealthStatus.UNHEALTHY
-        if unit.id not in given:
-            mine = device.name not in self._foreign
-            # What is found on a device with an owner is the owner's.
-            clean = not device.not_clean or device.name in self._owned
-            well = well and mine and clean and self._is_free(unit, device)
-        return ListedUnit(unit.id, healthy=well, numa_nodes=numa_nodes(device))
+            return _OfDevice(offered=offered)
+        owned = self._owned.get(name, frozenset())
+        # What is found on a device with an owner is the owner's.
+        clean = bool(owned) or not device.not_clean
+        return _OfDevice(
+            offered=offered,
+            well=device.health.status is not HealthStatus.UNHEALTHY,
+            free=clean and name not in self._foreign and (bool(owned) or not self._beside(device)),
+            owned=owned,
+            numa_nodes=numa_nodes(device),
+        )
 
-    def _is_free(self, unit: Unit, device: AllocatableDevice) -> bool:
-        own = self._owned.get(unit.device, ())
-        if any(key.share == unit.share or not (key.share and unit.share) for key, _ in own):
-            return False
-        return bool(own) or not self._is_beside(device)
-
-    def _is_beside(self, device: AllocatableDevice) -> bool:
+    def _beside(self, device: AllocatableDevice) -> bool:
         """Whether an owned device of another name is the same hardware."""
-        if device.name not in self._beside:
-            pieces = device.resource.pieces
-            self._beside[device.name] = any(
-                name != device.name and overlap(pieces, others)
-                for name, others in self._occupied.items()
-            )
-        return self._beside[device.name]
+        pieces = device.resource.pieces
+        return any(
+            name != device.name and overlap(pieces, others)
+            for name, others in self._occupied.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfDevice:
+    """What is the same for all units of a device; one that is not in the inventory is not `well`. `owned` are the shares that have an owner,
+    NO_SHARE among them if that owns the whole device. `free`: nothing else keeps the device from a container that does not have it.
+    """
+
+    offered: bool
+    well: bool = False
+    free: bool = False
+    owned: frozenset[ShareId] = frozenset()
+    numa_nodes: tuple[int, ...] = ()
+
+    def listed(self, unit: Unit, *, given: bool) -> ListedUnit:
+        healthy = self.well and (given or (self.free and self._has(unit.share)))
+        return ListedUnit(unit.id, healthy=healthy, numa_nodes=self.numa_nodes)
+
+    def _has(self, share: ShareId) -> bool:
+        """Whether the share, or with NO_SHARE the whole device, has no owner."""
+        if not self.owned:
+            return True
+        return bool(share) and share not in self.owned and NO_SHARE not in self.owned
 
 
 def numa_nodes(device: AllocatableDevice) -> tuple[int, ...]:
@@ -94,11 +119,9 @@ def numa_nodes(device: AllocatableDevice) -> tuple[int, ...]:
     return tuple(node for node in nodes if isinstance(node, int) and not isinstance(node, bool))
 
 
-def _by_device(
-    rows: Iterable[PreparedClaim],
-) -> Mapping[DeviceName, list[tuple[DeviceKey, PreparedClaim]]]:
-    found: defaultdict[DeviceName, list[tuple[DeviceKey, PreparedClaim]]] = defaultdict(list)
+def _owned_shares(rows: Iterable[PreparedClaim]) -> Mapping[DeviceName, frozenset[ShareId]]:
+    found: defaultdict[DeviceName, set[ShareId]] = defaultdict(set)
     for row in rows:
         for key in row.owned:
-            found[key.device].append((key, row))
-    return found
+            found[key.device].add(key.share)
+    return {name: frozenset(shares) for name, shares in found.items()}

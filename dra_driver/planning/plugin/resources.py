@@ -10,6 +10,7 @@ A class that is wrong costs only itself: all others are offered, and a ResourceP
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from types import MappingProxyType
 
 from dra_driver.model.ids import DriverName, ResourceName
@@ -52,6 +53,7 @@ class ResourcePlans:
     def __init__(self, *, driver: DriverName, domain: str) -> None:
         self._answers = SelectorAnswers(driver)
         self._domain = domain
+        self._last: tuple[tuple[object, ...], Resources] | None = None
 
     def plan(
         self,
@@ -63,8 +65,23 @@ class ResourcePlans:
     ) -> Resources:
         """Return the resources of the devices that the classes select; the classes are in the order in which they count.
 
-        With `customary` devices are offered without any class too.
+        With `customary` devices are offered without any class too. For the same objects the answer is that of the last time: each pod that
+        comes and goes lets the lists be made anew, and what could be in them has not changed.
         """
+        asked = (inventory, classes, policy, customary)
+        if self._last is None or not all(map(is_, asked, self._last[0])):
+            made = self._plan(inventory, classes, policy=policy, customary=customary)
+            self._last = asked, made
+        return self._last[1]
+
+    def _plan(
+        self,
+        inventory: Inventory,
+        classes: Sequence[ClassSource],
+        *,
+        policy: PluginPolicy,
+        customary: bool,
+    ) -> Resources:
         problems: list[ResourceProblem] = []
         driver, domain, answers = self._answers.driver, self._domain, self._answers
         plan = plan_pool(inventory, kept=(), driver=driver)
