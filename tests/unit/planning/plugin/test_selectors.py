@@ -9,8 +9,9 @@ from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.ids import ResourceName
+from dra_driver.model.plugin import ClassSource, Sharing
 from dra_driver.model.plugin_policy import PluginPolicy, SharingRule
-from dra_driver.model.plugin import Sharing
 from dra_driver.planning.plugin.problems import ResourceProblem
 from dra_driver.planning.plugin.resources import ResourcePlans
 from dra_driver.planning.plugin.selectors import Failure, SelectorAnswers, compiled
@@ -117,10 +118,11 @@ def test_plans_of_one_node_follow_its_devices_and_classes() -> None:
 def test_a_plan_is_made_anew_if_the_devices_the_classes_or_the_policy_are_others() -> None:
     plans = ResourcePlans(driver=A_DRIVER, domain="a.b")
     inventory = gpus(a_gpu("gpu-0", {"vendor": "nvidia", "type": "gpu"}))
-    classes, none, policy = [a_class("c", "true")], [], PluginPolicy()
+    classes, policy = [a_class("c", "true")], PluginPolicy()
+    none: list[ClassSource] = []
     first = plans.plan(inventory, classes, policy=policy, customary=False)
     assert plans.plan(inventory, classes, policy=policy, customary=False) is first
-    twice = PluginPolicy(sharing=(SharingRule("a.b/c", Sharing.REPLICAS, replicas=2),))
+    twice = PluginPolicy(sharing=(SharingRule(ResourceName("a.b/c"), Sharing.REPLICAS, replicas=2),))
     assert [
         offered(plans.plan(devices, some, policy=asked, customary=customary).resources)
         for devices, some, asked, customary in (
