@@ -5,7 +5,7 @@
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dra_driver.backends.profiles import DEMO_PROFILES
 from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS
@@ -63,6 +63,10 @@ def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
     match command:
         case "explain":
             _add_explain(parser)
+        case "check":
+            _add_check(parser)
+        case "convert":
+            _add_convert(parser)
         case "migration":
             _add_migration(parser)
         case "demo":
@@ -187,6 +191,92 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE",
+        help="file or directory with manifests, - for standard input",
+    )
+    parser.add_argument(
+        *("-f", "--filename"),
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the same, as for kubectl",
+    )
+    parser.add_argument(
+        "-R", "--recursive", action="store_true", help="the subdirectories of directories too"
+    )
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"{parser.epilog}. docs/check.md has all rules"
+    _add_files(parser)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="correct what can be corrected exactly, and leave everything else of the files as it is; standard input goes to standard output",
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    parser.add_argument(
+        "--from",
+        dest="record",
+        metavar="FILE",
+        help="check also against a file of `dra-driver record`",
+    )
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="check also against the cluster of the kubeconfig; --kubeconfig and --context imply it",
+    )
+    _add_driver_name(parser)
+    _add_output(parser, choices=("text", "json", "yaml", "sarif"))
+    _add_timeout(parser, "stop after this time")
+    _add_cluster(parser)
+
+
+def _add_convert(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"{parser.epilog}. docs/check.md has what becomes of each form"
+    _add_files(parser)
+    parser.add_argument(
+        "--class",
+        dest="device_class",
+        default="",
+        metavar="NAME",
+        help="the DeviceClass for all requests (default: the usual one for each resource)",
+    )
+    parser.add_argument(
+        "--driver-name",
+        default="",
+        metavar="NAME",
+        help="the driver whose devices the selectors read (default: the one of the usual class)",
+    )
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="NAME",
+        help="say also whether this machine has what the pods ask for (docs/reference/profiles.md has all)",
+    )
+    parser.add_argument(
+        "--output-dir",
+        default="",
+        metavar="FOLDER",
+        help="write a file for each file there, instead of standard output",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite files in FOLDER")
+    _add_timeout(parser, "stop after this time")
+
+
+def _add_driver_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--driver-name",
+        default=str(DEFAULT_DRIVER_NAME),
+        metavar="NAME",
+        help=f"the name under which the driver runs (default: {DEFAULT_DRIVER_NAME})",
+    )
+
+
 def _add_view(parser: argparse.ArgumentParser) -> None:
     """How it is looked at, and for how long."""
     parser.add_argument(
@@ -210,12 +300,16 @@ def _add_view(parser: argparse.ArgumentParser) -> None:
         f"another driver than {DEFAULT_DRIVER_NAME}",
     )
     _add_output(parser)
+    _add_timeout(parser, "stop searching after this time")
+
+
+def _add_timeout(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=EXPLAIN_SECONDS,
         metavar="SECONDS",
-        help=f"stop searching after this time (default: {EXPLAIN_SECONDS:g})",
+        help=f"{what} (default: {EXPLAIN_SECONDS:g})",
     )
 
 
@@ -238,12 +332,17 @@ def _add_migration(parser: argparse.ArgumentParser) -> None:
     _add_cluster(parser)
 
 
-def _add_output(parser: argparse.ArgumentParser, *, lines: str = "") -> None:
+def _add_output(
+    parser: argparse.ArgumentParser,
+    *,
+    lines: str = "",
+    choices: Sequence[str] = ("text", "json", "yaml"),
+) -> None:
     """Add -o. `lines` describes --json, for a command that can also print its parts one after the other."""
     parser.add_argument(
         "-o",
         "--output",
-        choices=("text", "json", "yaml"),
+        choices=choices,
         default="text",
         help="text, or one document for programs (docs/reference/documents.md) (default: text)",
     )

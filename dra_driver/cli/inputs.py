@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This module reads the input files of `dra-driver explain`: manifests, and records of a cluster.
+"""This module reads the input files of `dra-driver explain`, `check` and `convert`: manifests, and records of a cluster.
 
 Another person may have written the files. So the size of the input, and the memory for reading it, are limited.
 """
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
@@ -35,29 +35,43 @@ def manifests(names: Sequence[str], *, recursive: bool = False) -> tuple[object,
 
     Of a directory, the files are read that kubectl would read; with `recursive` also those of its subdirectories.
     """
-    kept = _Kept()
-    for name in (file for given in names for file in _files(given, recursive=recursive)):
+    kept = Kept()
+    for name in files(names, recursive=recursive):
         try:
-            with _opened(name) as stream:
-                for document in documents(stream):
-                    if matters(document.content):
-                        kept.take(document)
-        except OSError as error:
-            _unreadable("manifest", name, error)
+            kept.read(name, matters)
         except BadDocument as error:
             raise Permanent(f"cannot read the manifest {name}: {error}") from error
-    return tuple(kept.contents)
+    return tuple(document.content for _, _, document in kept.found)
 
 
-class _Kept:
-    """The documents that were read so far, and their size together."""
+def files(names: Sequence[str], *, recursive: bool = False) -> Iterator[str]:
+    """Yield the files that are meant: of a directory those that kubectl would read. Raises Permanent if there is none."""
+    for given in names:
+        yield from _files(given, recursive=recursive)
+
+
+class Kept:
+    """The documents that were read so far, each with its file and its number there. Their size together is limited."""
 
     def __init__(self) -> None:
-        self.contents: list[object] = []
+        self.found: list[tuple[str, int, Document]] = []
         self._values = 0
         self._text = 0
 
-    def take(self, document: Document) -> None:
+    def read(
+        self, name: str, wanted: Callable[[object], bool], *, with_places: bool = False
+    ) -> None:
+        """Read a file, and keep the documents that are wanted. Raises Permanent if it cannot be read, BadDocument if it is no YAML."""
+        try:
+            with _opened(name) as stream:
+                read = documents(stream, unique_keys=with_places, with_places=with_places)
+                for number, document in enumerate(read, 1):
+                    if wanted(document.content):
+                        self._take(name, number, document)
+        except OSError as error:
+            _unreadable("manifest", name, error)
+
+    def _take(self, name: str, number: int, document: Document) -> None:
         """Add a document. Raises BadDocument if all documents together are too large."""
         self._values += document.values
         self._text += document.text
@@ -65,7 +79,7 @@ class _Kept:
             raise BadDocument(
                 f"more than {MOST_VALUES:,} values, or {MOST_TEXT:,} characters: give fewer files at a time"
             )
-        self.contents.append(document.content)
+        self.found.append((name, number, document))
 
 
 def record(name: str) -> ClusterState:

@@ -23,6 +23,8 @@ COMMANDS = {
     "run": "serve the kubelet and publish this node's devices",
     "devices": "show the devices of this node as the driver would publish them",
     "explain": "say why a pod or claim gets no devices, or which devices it gets",
+    "check": "say what is wrong with manifests: limits, selectors, names, references, older forms; correct them",
+    "convert": "turn pods that ask a device plugin for GPUs into pods with claims",
     "record": "save the cluster state that `explain` needs to a file, without secrets",
     "migration": "say which nodes still use device plugins, what blocks them, and what to move next",
     "snapshot": "save what this node's hardware answers to a file, which `--backend recorded` plays",
@@ -31,7 +33,7 @@ COMMANDS = {
     "hardware": "touch the hardware for a driver in another container, which asks over a socket",
     "demo": "show the driver at work on this machine, without cluster, GPU or root",
 }
-KUBECTL_COMMANDS = ("explain", "migration", "record")
+KUBECTL_COMMANDS = ("explain", "check", "convert", "migration", "record")
 
 
 class CommandLine(argparse.ArgumentParser):

@@ -101,7 +101,7 @@ def json_line(document: object) -> None:
     line(json.dumps(document, sort_keys=True))
 
 
-def document(content: msgspec.Struct, output: str = JSON) -> None:
+def document(content: msgspec.Struct | dict[str, object], output: str = JSON) -> None:
     """Print a whole document, for `-o json` and `-o yaml`: the same fields in the same order."""
     text = json.dumps(msgspec.to_builtins(content), indent=2)
     if output == YAML:

@@ -38,6 +38,18 @@ COMMANDS = {
         WITH_RESERVATION: "the devices fit but something else keeps the pod pending",
         INTERRUPTED: "interrupted before there was an answer",
     },
+    "check": {
+        DONE: "nothing is wrong (warnings and notes do not count; with --strict warnings do)",
+        NOT_DONE: "something is wrong",
+        COULD_NOT_TELL: "could not tell: a file, the record or the cluster could not be read",
+        INTERRUPTED: "interrupted before there was an answer",
+    },
+    "convert": {
+        DONE: "converted; with --profile: and the machine has what the pods ask for",
+        NOT_DONE: "something cannot be converted, or with --profile: the machine does not have it",
+        COULD_NOT_TELL: "could not tell: a file could not be read",
+        WITH_RESERVATION: "converted, but something was left as it is",
+    },
     "record": {
         DONE: "written",
         NOT_DONE: "not written",

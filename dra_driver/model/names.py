@@ -13,6 +13,7 @@ DOMAIN = "gpu.dra-driver.dev"
 
 DOCUMENT_VERSION = f"{DOMAIN}/v1"
 """The `apiVersion` of the documents that commands print or write for programs."""
+CHECK_KIND = "Check"
 CLUSTER_RECORD_KIND = "ClusterRecord"
 DEMO_KIND = "Demo"
 EXPLANATION_KIND = "Explanation"

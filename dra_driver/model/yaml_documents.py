@@ -6,7 +6,7 @@ parser's events, one by one, and adds up their size before it makes them; for an
 repeats. It does not recurse, so deep nesting cannot overflow the stack. It reads the stream only as far as needed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -41,13 +41,44 @@ class BadDocument(ValueError):
         return BadDocument(self.problem, line=line, column=self.column)
 
 
+Path = tuple[Hashable, ...]
+"""The keys of mappings and the indices of lists that lead from a document to a value in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a key or a value stands in the stream. Lines and columns begin at 1, `start` and `end` count characters from 0.
+
+    `style` is that of the text: "" (plain), a quote, "|" or ">"; "{" or "[" for a mapping or list in brackets, "-" for one by indentation,
+    and "*" for an alias.
+    """
+
+    line: int
+    column: int
+    start: int
+    end: int
+    style: str
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the values of a document stand, and the keys of its mappings. What an alias repeats is not in it, nor is a merged value."""
+
+    values: Mapping[Path, Place] = field(default_factory=dict)
+    keys: Mapping[Path, Place] = field(default_factory=dict)
+
+
+NOWHERE = Places()
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document: its content, the number of values in it, and the number of characters."""
+    """One document: its content, the number of values in it, and the number of characters. `places` only if they were asked for."""
 
     content: Any
     values: int = 1
     text: int = 0
+    places: Places = field(default=NOWHERE, compare=False)
 
 
 @dataclass(slots=True)
@@ -91,18 +122,21 @@ class _LimitedStream:
         return found
 
 
-def documents(stream: IO[bytes], *, unique_keys: bool = False) -> Iterator[Document]:
+def documents(
+    stream: IO[bytes], *, unique_keys: bool = False, with_places: bool = False
+) -> Iterator[Document]:
     """Yield the documents of a stream, without empty ones. Raises BadDocument.
 
-    With `unique_keys` a key that is twice in a mapping is an error; else its last value counts, as for the API server.
+    With `unique_keys` a key that is twice in a mapping is an error; else its last value counts, as for the API server. `with_places`
+    notes where each value stands.
     """
     limited = _LimitedStream(stream)
     try:
-        builder = _Builder(unique_keys=unique_keys)
+        builder = _Builder(unique_keys=unique_keys, with_places=with_places)
         for event in yaml.parse(limited, Loader=_LOADER):
             limited.since = 0
             if isinstance(event, yaml.DocumentStartEvent):
-                builder = _Builder(unique_keys=unique_keys)
+                builder = _Builder(unique_keys=unique_keys, with_places=with_places)
             elif isinstance(event, yaml.DocumentEndEvent):
                 if builder.result is not None:
                     yield builder.result
@@ -123,9 +157,10 @@ def _bad_at(mark: Any, problem: str) -> BadDocument:
 class _Builder:
     """Builds one document from the parser's events."""
 
-    def __init__(self, *, unique_keys: bool = False) -> None:
+    def __init__(self, *, unique_keys: bool = False, with_places: bool = False) -> None:
         self.result: Document | None = None
         self._unique_keys = unique_keys
+        self._places = _PlaceBook() if with_places else None
         self._open: list[_OpenNode] = []
         self._anchors: dict[str, _Node] = {}
         self._values = 0
@@ -164,6 +199,8 @@ class _Builder:
         self._count(1, 0, event)
         if event.anchor:
             self._anchors.pop(event.anchor, None)
+        if self._places is not None:
+            self._places.note(self._open, event)
         self._open.append(_OpenNode(value, event.anchor))
 
     def _count(self, values: int, text: int, event: Any) -> None:
@@ -192,9 +229,12 @@ class _Builder:
         """Add a value to the open list or mapping. If none is open, the value is the document's content."""
         if not counted:
             self._count(node.values, node.text, event)
+            if self._places is not None:
+                self._places.note(self._open, event)
         if not self._open:
             if node.value is not None:
-                self.result = Document(node.value, node.values, node.text)
+                places = self._places.places if self._places is not None else NOWHERE
+                self.result = Document(node.value, node.values, node.text, places)
             return
         into = self._open[-1]
         into.values += node.values
@@ -214,6 +254,44 @@ class _Builder:
                 into.merged += _mappings(node.value, event)
             else:
                 into.value[into.key] = node.value
+
+
+class _PlaceBook:
+    """Notes the place of each value and key of one document."""
+
+    def __init__(self) -> None:
+        self._values: dict[Path, Place] = {}
+        self._keys: dict[Path, Place] = {}
+        self.places = Places(self._values, self._keys)
+
+    def note(self, opened: list[_OpenNode], event: Any) -> None:
+        """Note the value that begins with this event; `opened` are the lists and mappings around it."""
+        path = tuple(
+            len(one.value) if isinstance(one.value, list) else one.key for one in opened[:-1]
+        )
+        place = _place(event)
+        if not opened:
+            self._values[()] = place
+        elif isinstance(opened[-1].value, list):
+            self._values[(*path, len(opened[-1].value))] = place
+        elif opened[-1].has_key:
+            self._values[(*path, opened[-1].key)] = place
+        elif isinstance(event, yaml.ScalarEvent):
+            self._keys[(*path, event.value)] = place
+
+
+def _place(event: Any) -> Place:
+    start, end = event.start_mark, event.end_mark
+    match event:
+        case yaml.ScalarEvent():
+            style = event.style or ""
+        case yaml.MappingStartEvent():
+            style = "{" if event.flow_style else "-"
+        case yaml.SequenceStartEvent():
+            style = "[" if event.flow_style else "-"
+        case _:
+            style = "*"
+    return Place(start.line + 1, start.column + 1, start.index, end.index, style)
 
 
 _RESOLVER: Any = Resolver()

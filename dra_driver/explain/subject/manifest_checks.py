@@ -62,10 +62,11 @@ def refusal(document: object, found: ApiValue) -> str:
 
     `document` is the object as its author wrote it. Its quantities are valid.
     """
-    return next(_refusals(document, found), "")
+    return next(refusals(document, found), "")
 
 
-def _refusals(document: object, found: ApiValue) -> Iterator[str]:
+def refusals(document: object, found: ApiValue) -> Iterator[str]:
+    """Yield every rule that the object breaks. Where a message is about a field, it begins with the field's path."""
     yield from _unnamed(document)
     yield from _unknown(document, inspect.type_info(type(found)), "")
     if isinstance(found, ResourceClaim):

@@ -95,15 +95,17 @@ def _name(metadata: Mapping[str, Any]) -> str:
 
 def workload_refusal(workload: Mapping[str, Any]) -> str:
     """Return why the API server would refuse the workload itself; "" if it would accept it."""
+    return next(workload_refusals(workload), "")
+
+
+def workload_refusals(workload: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every reason for which the API server would refuse the workload itself."""
     kind = str(workload["kind"])
-    return next(
-        chain(
-            _typos(workload, kind),
-            _parts(workload, kind),
-            _selector(workload, kind),
-            _restarts(workload, kind),
-        ),
-        "",
+    return chain(
+        _typos(workload, kind),
+        _parts(workload, kind),
+        _selector(workload, kind),
+        _restarts(workload, kind),
     )
 
 
@@ -120,10 +122,11 @@ def made_of(workload: Mapping[str, Any], pod: Pod) -> Workload:
     return Workload(kind, pod, min(counts))
 
 
-_PATHS = {
+SPEC_PATHS = {
     **dict.fromkeys(WORKLOADS, "spec"),
     "CronJob": "spec.jobTemplate.spec",
 }
+"""Where a workload has the part with its pod template."""
 
 
 def _spec(workload: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -149,10 +152,10 @@ def _or_one(count: Any) -> Any:
 
 def _parts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     if not isinstance(_spec(workload, kind).get("template"), dict):
-        yield f"it has no {_PATHS[kind]}.template"
+        yield f"it has no {SPEC_PATHS[kind]}.template"
     for name, count in _counts(workload, kind):
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
-            yield f"{_PATHS[kind]}.{name} is {count!a:.40}, it must be a number from 0"
+            yield f"{SPEC_PATHS[kind]}.{name} is {count!a:.40}, it must be a number from 0"
 
 
 def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
@@ -204,7 +207,7 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
 def _restarts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     """Yield a problem if restartPolicy is not valid: OnFailure or Never for a Job, Always for every other workload."""
     policy = _inside(_inside(_spec(workload, kind), "template"), "spec").get("restartPolicy")
-    path = f"{_PATHS[kind]}.template.spec.restartPolicy"
+    path = f"{SPEC_PATHS[kind]}.template.spec.restartPolicy"
     if kind in _OF_JOBS:
         if policy not in ("OnFailure", "Never"):
             said = f"is {policy!a:.40}" if policy else "is missing"
@@ -216,7 +219,7 @@ def _restarts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
 def _typos(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     yield from _near(_inside(workload, "spec"), _FIELDS[kind], "spec")
     if kind == "CronJob":
-        yield from _near(_spec(workload, kind), _FIELDS["Job"], _PATHS[kind])
+        yield from _near(_spec(workload, kind), _FIELDS["Job"], SPEC_PATHS[kind])
 
 
 def _near(spec: Mapping[str, Any], fields: Sequence[str], path: str) -> Iterator[str]:

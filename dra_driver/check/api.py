@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would the API server refuse? The rules of `explain`, all of them and not only the first, and the limits of resource.k8s.io.
+
+Source: k8s.io/kubernetes pkg/apis/resource/{types.go,validation}.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from dra_driver.check.finding import Finding
+from dra_driver.check.given import Given, at, entries, mapping, steps
+from dra_driver.check.older_forms import is_older
+from dra_driver.check.parts import devices_path, expressions, is_of_dra, requests
+from dra_driver.explain.readable import bad_quantity
+from dra_driver.explain.subject.manifest import KINDS
+from dra_driver.explain.subject.manifest_checks import refusals
+from dra_driver.explain.subject.manifest_kinds import (
+    WORKLOADS,
+    as_v1,
+    group_and_version,
+    is_understood,
+    kind_refusal,
+)
+from dra_driver.explain.subject.workloads import SPEC_PATHS, template_of, workload_refusals
+from dra_driver.model.api.core import Pod
+from dra_driver.model.plugin_resources import is_invented_resource
+from dra_driver.model.yaml_documents import Path
+
+MOST_ENTRIES = 32
+MOST_TOLERATIONS = 16
+LONGEST_EXPRESSION = 10 * 1024
+LONGEST_PARAMETERS = 10 * 1024
+_WHAT = "the API server would refuse it"
+_PATH = re.compile(r"(?:spec|metadata)(?:\.\w+|\[\d+\])*")
+_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_NO_FIELD = re.compile(r"has no field|no field ")
+_MORE_THAN = re.compile(r"at most \d+ are allowed|has more than \d+")
+_DEEPEST = 12
+_OLD_VERSIONS = ("v1alpha3",)
+_REFERENCE = re.compile(r"container \S+ uses the claim ")
+
+
+def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
+    """Yield what the API server would refuse in one object. `served` are the versions of resource.k8s.io; empty if not known."""
+    group, version = group_and_version(one.content)
+    problem = kind_refusal(one.content, served)
+    rewritten = is_of_dra(one) and is_understood(one.content) and is_older(version)
+    if problem and not (rewritten and (not served or "v1" in served)):
+        misses_version = one.kind in KINDS and "served" in problem
+        rule = "api-version" if misses_version else "api-kind"
+        path: Path = ("apiVersion",) if "apiVersion" in one.content else ()
+        yield one.finding(rule, path, f"{_WHAT}: {problem}", "write the right apiVersion and kind")
+        return
+    if not is_understood(one.content):
+        return
+    if one.kind in WORKLOADS:
+        yield from _workload(one)
+        return
+    content: Any = one.content
+    if group and version in ("v1beta1", *_OLD_VERSIONS):
+        content = as_v1(content)
+    yield from _decoded(one, content, KINDS[one.kind], ())
+    yield from _limits(one)
+
+
+def _workload(one: Given) -> Iterator[Finding]:
+    for problem in workload_refusals(one.content):
+        yield _refused(one, problem, ())
+    path = (*SPEC_PATHS[one.kind].split("."), "template")
+    if isinstance(at(one.content, path), dict):
+        yield from _decoded(one, template_of(one.content), Pod, path)
+
+
+def _decoded(one: Given, content: Any, kind: type[Any], base: Path) -> Iterator[Finding]:
+    try:
+        written = msgspec.json.encode(_without_invented(content, _DEEPEST))
+        found = msgspec.json.decode(written, type=kind)
+    except (msgspec.MsgspecError, UnicodeEncodeError, TypeError, RecursionError) as error:
+        yield _malformed(one, str(error), base)
+        return
+    problem = bad_quantity(found)
+    if problem:
+        # The rules compare quantities, so they can be asked only once all can be read.
+        yield _refused(one, problem, base)
+        return
+    for problem in refusals(msgspec.json.decode(written), found):
+        if not _REFERENCE.match(problem):  # told by `references`, with its place
+            yield _refused(one, problem, base)
+
+
+def _without_invented(content: Any, levels: int) -> Any:
+    """Return the object without resources that are told for themselves: their amounts are none, and would hide all other mistakes."""
+    if isinstance(content, list):
+        return [_without_invented(one, levels) for one in content]
+    if not isinstance(content, Mapping) or not levels:
+        return content
+    return {
+        key: {name: each for name, each in value.items() if not is_invented_resource(str(name))}
+        if key in ("limits", "requests") and isinstance(value, Mapping)
+        else _without_invented(value, levels - 1)
+        for key, value in content.items()
+    }
+
+
+def _malformed(one: Given, error: str, base: Path) -> Finding:
+    found = _AT.search(error)
+    path = (*base, *steps(found["path"])) if found else base
+    message = f"{_WHAT}: {_AT.sub('', error)}"
+    return one.finding(
+        "api-malformed", path, message, "write a value of the type that the field has"
+    )
+
+
+def _refused(one: Given, problem: str, base: Path) -> Finding:
+    found = _PATH.match(problem)
+    inner = steps(found[0]) if found else ()
+    whole = inner if base and found and found[0].startswith(f"{_text(base)}.") else (*base, *inner)
+    path = _there(one, _without_exactly(one, whole), problem)
+    rule = "api-value"
+    if _NO_FIELD.search(problem):
+        rule = "api-field"
+    elif _MORE_THAN.search(problem):
+        rule = "api-limit"
+    return one.finding(rule, path, f"{_WHAT}: {problem}", "correct that place")
+
+
+def _text(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def _without_exactly(one: Given, path: Path) -> Path:
+    """Return the path in the object as it was written: a request of an older version has no `exactly`."""
+    for place, step in enumerate(path):
+        if step == "exactly" and "exactly" not in mapping(at(one.content, path[:place])):
+            return path[:place] + path[place + 1 :]
+    return path
+
+
+def _there(one: Given, path: Path, problem: str) -> Path:
+    """Return the path, with the unknown field that the message names, so that the finding is in its line."""
+    named = re.search(r" has no field ([^ ]+)", problem)
+    if named and named[1] in mapping(at(one.content, path)):
+        return (*path, named[1])
+    return path
+
+
+def _limits(one: Given) -> Iterator[Finding]:
+    if is_of_dra(one) and one.kind == "DeviceClass":
+        for field in ("selectors", "config"):
+            yield from _too_many(one, ("spec", field), MOST_ENTRIES)
+        yield from _parameters(one, ("spec", "config"))
+    devices = devices_path(one)
+    if devices is not None:
+        for field in ("constraints", "config"):
+            yield from _too_many(one, (*devices, field), MOST_ENTRIES)
+            for place, _ in entries(one.content, (*devices, field)):
+                yield from _too_many(one, (*place, "requests"), MOST_ENTRIES)
+        yield from _parameters(one, (*devices, "config"))
+    for request in requests(one):
+        for field in ("selectors", "derivedAttributes"):
+            yield from _too_many(one, (*request.path, field), MOST_ENTRIES)
+        yield from _too_many(one, (*request.path, "tolerations"), MOST_TOLERATIONS)
+    for expression in expressions(one):
+        length = len(expression.text.encode(errors="surrogatepass"))
+        if length > LONGEST_EXPRESSION:
+            yield _too_long(one, expression.path, length, LONGEST_EXPRESSION)
+
+
+def _too_many(one: Given, path: Path, most: int) -> Iterator[Finding]:
+    found = at(one.content, path)
+    if isinstance(found, list) and len(found) > most:
+        message = f"{_WHAT}: {path[-1]} has {len(found)} entries, at most {most} are allowed"
+        yield one.finding("api-limit", path, message, "remove some, or write two objects")
+
+
+def _too_long(one: Given, path: Path, length: int, most: int) -> Finding:
+    message = f"{_WHAT}: {path[-1]} has {length:,} bytes, at most {most:,} are allowed"
+    return one.finding("api-limit", path, message, "write it shorter")
+
+
+def _parameters(one: Given, path: Path) -> Iterator[Finding]:
+    for place, entry in entries(one.content, path):
+        opaque = mapping(entry.get("opaque"))
+        inner = (*place, "opaque", "parameters")
+        parameters = opaque.get("parameters")
+        if not opaque:
+            yield one.finding(
+                "api-value",
+                place,
+                f"{_WHAT}: it has no opaque",
+                "write opaque, with driver and parameters",
+            )
+        elif not isinstance(parameters, Mapping):
+            message = f"{_WHAT}: parameters must be a mapping"
+            yield one.finding(
+                "api-value", inner, message, "write apiVersion, kind and their fields"
+            )
+        elif (length := _length(parameters)) > LONGEST_PARAMETERS:
+            yield _too_long(one, inner, length, LONGEST_PARAMETERS)
+
+
+def _length(value: object, encode: Callable[[object], bytes] = msgspec.json.encode) -> int:
+    try:
+        return len(encode(value))
+    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return 0  # told as malformed

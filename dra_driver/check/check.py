@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with the objects of some files? The entry point of the package: each question has a module of its own."""
+
+from collections.abc import Iterator, Sequence
+
+from dra_driver.check.api import api_findings
+from dra_driver.check.cluster_objects import is_bare_config, label_findings, object_findings
+from dra_driver.check.configs import capacity_findings, config_findings
+from dra_driver.check.devices import DevicesOfCluster
+from dra_driver.check.finding import Finding, sorted_findings
+from dra_driver.check.given import Given, Known
+from dra_driver.check.names import names_of
+from dra_driver.check.older_forms import older_findings
+from dra_driver.check.pods import pod_findings
+from dra_driver.check.references import objects, reference_findings
+from dra_driver.check.selectors import selector_findings
+from dra_driver.check.unknown_kinds import unknown_findings
+from dra_driver.model.yaml_documents import NOWHERE, Path, Places
+
+
+def objects_of(
+    content: object, file: str = "-", document: int = 1, places: Places = NOWHERE
+) -> Iterator[Given]:
+    """Yield the objects of a document: those of a List one by one. What is no object becomes an empty one, and is told."""
+    yield from _flat(content, Given({}, file, document, (), places))
+
+
+def _flat(content: object, like: Given) -> Iterator[Given]:
+    if not isinstance(content, dict):
+        yield _at(like, {}, like.base)
+        return
+    if content.get("kind") == "List" and isinstance(content.get("items"), list):
+        # A List in a List that repeats itself by an alias cannot be built: the reader counts aliases.
+        for index, item in enumerate(content["items"]):
+            yield from _flat(item, _at(like, {}, (*like.base, "items", index)))
+        return
+    yield _at(like, content, like.base)
+
+
+def _at(like: Given, content: dict[str, object], base: Path) -> Given:
+    return Given(content, like.file, like.document, base, like.places)
+
+
+def check(given: Sequence[Given], known: Known) -> list[Finding]:
+    """Return everything that is wrong, in the order of the files."""
+    return sorted_findings(list(_all(given, known)))
+
+
+def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
+    served = known.state.served if known.state else ()
+    names = names_of(known)
+    there = objects(given, known)
+    devices = DevicesOfCluster(known, given)
+    for one in given:
+        if not is_bare_config(one.content):
+            yield from api_findings(one, served)
+        older = list(older_findings(one, known.driver, served))
+        yield from older
+        # An expression that is rewritten as a whole needs no second opinion.
+        rewritten = {finding.path for finding in older if finding.rule == "old-memory"}
+        for finding in (*selector_findings(one, known, names), *devices.findings(one)):
+            if finding.path not in rewritten:
+                yield finding
+        yield from reference_findings(one, there)
+        yield from config_findings(one, known)
+        yield from capacity_findings(one, names, known)
+        yield from pod_findings(one)
+        yield from object_findings(one, known)
+    yield from label_findings(given, known)
+    yield from unknown_findings(given)
+
+
+def fixable(given: Sequence[Given], known: Known) -> Iterator[Finding]:
+    """Yield only the findings that may have edits, without the rest of the work."""
+    served = known.state.served if known.state else ()
+    for one in given:
+        yield from older_findings(one, known.driver, served)
+        yield from object_findings(one, known)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which attributes and capacities have devices, and of which type is each? From the vocabulary, and from the slices of a cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from dra_driver.cel.reasons.paths import DeviceField, DevicePath
+from dra_driver.cel.reasons.similar import meant
+from dra_driver.check.given import Known
+from dra_driver.model.vocabulary import ATTRIBUTES, CAPACITIES
+
+_STANDARD = "resource.kubernetes.io"
+_KINDS = {"int": "int", "bool": "bool", "string": "string", "version": "version"}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of each domain with their types. A domain that is not in it is somebody else's, and nothing is said about it."""
+
+    attributes: Mapping[str, Mapping[str, str]]
+    capacity: Mapping[str, Mapping[str, str]]
+
+    def of(self, kind: DeviceField, domain: str) -> Mapping[str, str] | None:
+        """Return the names of a domain with their types; None if the domain is not known."""
+        return (self.attributes if kind == "attributes" else self.capacity).get(domain)
+
+    def kind_of(self, path: DevicePath) -> str:
+        """Return the type of an attribute or capacity; "" if it is not known."""
+        return (self.of(path.kind, path.domain) or {}).get(path.name, "")
+
+    def problem(self, path: DevicePath) -> tuple[str, str]:
+        """Return why nobody has this name and what was meant; two times "" if somebody may have it."""
+        known = self.of(path.kind, path.domain)
+        what = "attribute" if path.kind == "attributes" else "capacity"
+        if known is None:
+            return self._domain_problem(path, what)
+        if path.name in known:
+            return "", ""
+        other: DeviceField = "capacity" if path.kind == "attributes" else "attributes"
+        elsewhere = self.of(other, path.domain) or {}
+        if path.name in elsewhere:
+            right = f'device.{other}["{path.domain}"].{path.name}'
+            return f"{path.name} is no {what}", f"write {right}"
+        message = f"no device of {path.domain} has the {what} {path.name}"
+        near = meant(path.name, list(known)) or f"known are {', '.join(known)}"
+        return message, near
+
+    def _domain_problem(self, path: DevicePath, what: str) -> tuple[str, str]:
+        """Return the problem of a domain that nobody has. A domain with a dot may be that of a driver that is not known here."""
+        domains = self.attributes if path.kind == "attributes" else self.capacity
+        if "." in path.domain:
+            near = meant(path.domain, list(domains))
+            return (f"no known driver has the domain {path.domain}", near) if near else ("", "")
+        for domain, known in domains.items():
+            if path.domain in known:
+                right = f'device.{path.kind}["{domain}"].{path.domain}'
+                return f'"{path.domain}" is no domain', f"write for example {right}"
+        return (
+            f'"{path.domain}" is no domain of a driver',
+            f"write the driver's name before the {what}",
+        )
+
+
+def names_of(known: Known) -> Names:
+    """Return all names that devices may have."""
+    attributes: dict[str, dict[str, str]] = {_STANDARD: {}}
+    capacity: dict[str, dict[str, str]] = {}
+    for driver in known.drivers:
+        for term in ATTRIBUTES:
+            domain, name = _qualified(term.name, driver)
+            attributes.setdefault(domain, {})[name] = term.kind
+        capacity[driver] = {term.name: term.kind for term in CAPACITIES}
+    for one in known.state.resource_slices if known.state else ():
+        for device in one.spec.devices or ():
+            for qualified, value in (device.attributes or {}).items():
+                domain, name = _qualified(qualified, one.spec.driver)
+                kind = next(iter(msgspec.to_builtins(value)), "")
+                attributes.setdefault(domain, {}).setdefault(name, _KINDS.get(kind, ""))
+            for qualified in device.capacity or {}:
+                domain, name = _qualified(qualified, one.spec.driver)
+                capacity.setdefault(domain, {}).setdefault(name, "quantity")
+    return Names(attributes, capacity)
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, bare = name.rpartition("/")
+    return (domain, bare) if slash else (driver, name)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which forms are of older versions of resource.k8s.io, and how are they written today?
+
+A claim of v1alpha3 or v1beta1 has the fields of `exactly` in the request itself. Such a claim is rewritten as a whole: apiVersion, and
+each request by lines. Each edit is checked against what the object must be afterwards, so a form that the edits do not fit is left.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from dra_driver.check.finding import Edit, Finding
+from dra_driver.check.given import Given, entries, replaced
+from dra_driver.check.parts import devices_path, expressions, is_of_dra, requests
+from dra_driver.explain.subject.manifest_kinds import as_v1, group_and_version
+from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.yaml_documents import Path
+
+NEW = f"{GROUP}/v1"
+_FLAT = ("v1alpha3", "v1beta1")
+_OLD = (*_FLAT, "v1beta2")
+WITHDRAWN = (
+    "ResourceClass",
+    "ResourceClassParameters",
+    "ResourceClaimParameters",
+    "PodSchedulingContext",
+)
+_KINDS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+_INDENT = 2
+_MEMORY = re.compile(
+    r"""device\.attributes\[\s*(['"])memory\1\s*\]\s*(==|!=|>=|<=|>|<)\s*(\d+)"""
+    r"""|device\.attributes\[\s*(['"])(?P<domain>[^'"\]]+)\4\s*\]\.memory\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>\d+)"""
+)
+_NOT_EXACT = "the place in the file is not known exactly (an alias, brackets, or fields in another order): write it by hand"
+NVIDIA = ".nvidia.com"
+
+
+def older_findings(one: Given, driver: str, served: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield the older forms in an object. `served` are the versions that the cluster has; empty if not known."""
+    if not is_of_dra(one):
+        return
+    if one.kind in WITHDRAWN:
+        yield one.finding(
+            "old-kind",
+            ("kind",),
+            f"{one.kind} was withdrawn with the first form of DRA: no cluster from 1.32 on has it",
+            "write a DeviceClass, and a ResourceClaim or ResourceClaimTemplate with spec.devices",
+        )
+    elif one.kind in _KINDS:
+        yield from _memory(one, driver)
+        yield from _version(one, served)
+
+
+def _version(one: Given, served: Collection[str]) -> Iterator[Finding]:
+    version = group_and_version(one.content)[1]
+    if not is_older(version) or (served and "v1" not in served):
+        return
+    edits = version_edits(one, version)
+    flat = version in _FLAT and devices_path(one) is not None
+    form = ", with the fields of each request but its name below `exactly`" if flat else ""
+    rule, what = "old-version", "is an older form"
+    if version == "v1alpha3":
+        rule, what = "api-version", "is served by no cluster from 1.34 on"
+    elif served and version not in served:
+        rule, what = "api-version", "is not served by this cluster"
+    yield one.finding(
+        rule,
+        ("apiVersion",),
+        f"{GROUP}/{version} {what}",
+        f"write apiVersion: {NEW}{form}",
+        edits=edits,
+        unfixed="" if edits else _NOT_EXACT,
+    )
+
+
+def is_older(version: str) -> bool:
+    """Return whether this is a version of resource.k8s.io before v1 that can be rewritten."""
+    return version in _OLD
+
+
+def version_edits(one: Given, version: str) -> tuple[Edit, ...]:
+    """Return the edits that make the object one of v1; none if a place is not exactly known."""
+    content = {**(as_v1(one.content) if version in _FLAT else one.content), "apiVersion": NEW}
+    place = one.exact(("apiVersion",))
+    if place is None:
+        return ()
+    old = f"{GROUP}/{version}"
+    quote = len(place.style)
+    first = Edit(place.start + quote, place.end - quote, old, NEW, content)
+    edits = [first]
+    devices = devices_path(one)
+    if version in _FLAT and devices is not None:
+        for path, request in entries(one.content, (*devices, "requests")):
+            if "deviceClassName" in request:
+                nested = _nested(one, path, request, content)
+                if nested is None:
+                    return ()
+                edits += nested
+    return tuple(edits)
+
+
+def _nested(
+    one: Given, path: Path, request: Mapping[str, Any], content: Mapping[str, object]
+) -> list[Edit] | None:
+    """Return the edits that put the fields of a request below `exactly`; None if they do not follow its name line by line."""
+    names = list(request)
+    place = one.exact(path)
+    keys = [one.key((*path, name)) for name in names]
+    if place is None or place.style != "-" or None in keys or names[0] != "name" or len(names) == 1:
+        return None
+    first = one.key((*path, names[1]))
+    last = _end(one, path)
+    if first is None or last is None:
+        return None
+    margin = " " * (first.column - 1)
+    return [
+        Edit(first.start, first.start, "", f"exactly:\n{margin}{' ' * _INDENT}", content),
+        Edit(first.start, last, "", "", content, indent=_INDENT),
+    ]
+
+
+def _end(one: Given, path: Path) -> int | None:
+    """Return the end of the last scalar at or below the path. What follows in its line (a comment) does not matter for the indent."""
+    whole = (*one.base, *path)
+    ends = [
+        place.end
+        for inner, place in one.places.values.items()
+        if inner[: len(whole)] == whole and len(inner) > len(whole)
+    ]
+    return max(ends, default=None)
+
+
+def _memory(one: Given, driver: str) -> Iterator[Finding]:
+    for expression in expressions(one):
+        found = _MEMORY.search(expression.text)
+        if found is None:
+            continue
+        domain = found["domain"] or _domain(one, expression.path, driver)
+        sign, number = found["sign"] or found[2], found["number"] or found[3]
+        new = f'device.capacity["{domain}"].memory.compareTo(quantity("{number}Mi")) {sign} 0'
+        text = expression.text[: found.start()] + new + expression.text[found.end() :]
+        edit = _text_edit(
+            one, expression.path, found[0], new, replaced(one.content, expression.path, text)
+        )
+        yield one.finding(
+            "old-memory",
+            expression.path,
+            f"memory is a capacity and no attribute, and {number} is no quantity: {found[0]}",
+            f"write {new}",
+            edits=edit,
+            unfixed="" if edit else _NOT_EXACT,
+        )
+
+
+def _domain(one: Given, path: Path, driver: str) -> str:
+    """Return the driver whose memory is meant: NVIDIA's for NVIDIA's classes, else this one."""
+    for request in requests(one):
+        if path[: len(request.path)] == request.path:
+            name = str(request.body.get("deviceClassName", ""))
+            return "gpu.nvidia.com" if name.endswith(NVIDIA) else driver
+    return driver
+
+
+def _text_edit(
+    one: Given, path: Path, old: str, new: str, content: Mapping[str, object]
+) -> tuple[Edit, ...]:
+    """Return an edit of a part of a text. In quotes, the part is written as in the quotes."""
+    place = one.exact(path)
+    if place is None:
+        return ()
+    match place.style:
+        case '"':
+            old, new = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (old, new))
+        case "'":
+            old, new = (text.replace("'", "''") for text in (old, new))
+        case _:
+            pass
+    return (Edit(place.start, place.end, old, new, content),)

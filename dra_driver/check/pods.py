@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What do pods bring along from the time of device plugins, and what is it today?"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dra_driver.check.finding import Finding
+from dra_driver.check.given import Given, Object, at, entries, mapping
+from dra_driver.check.parts import PodPart, pod_of
+from dra_driver.model.plugin_resources import (
+    is_device_label,
+    is_device_resource,
+    is_invented_resource,
+)
+from dra_driver.model.printable import printable
+from dra_driver.model.yaml_documents import Path
+
+_CONVERT = "`dra-driver convert` writes the claim that asks for the same"
+_UUIDS = re.compile(
+    r"-1|NoDevFiles|(\d+|GPU-[0-9a-f-]+|MIG-[0-9A-Za-z/-]+)(,(\d+|GPU-[0-9a-f-]+|MIG-[0-9A-Za-z/-]+))*"
+)
+_DEVICE_FILES = re.compile(r"/dev/(nvidia.*|dri(/.*)?|kfd|accel.*)")
+_POD_SECURITY = "pod-security.kubernetes.io/"
+_AFFINITY = ("affinity", "nodeAffinity")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def pod_findings(one: Given) -> Iterator[Finding]:
+    """Yield what the pod of an object brings along."""
+    pod = pod_of(one)
+    if pod is None:
+        return
+    for path, container in pod.containers():
+        yield from _resources(one, path, container)
+        yield from _environment(one, path, container)
+    yield from _choice_of_nodes(one, pod)
+    yield from _labels(one, pod)
+    yield from _volumes(one, pod)
+
+
+def _resources(one: Given, path: Path, container: Object) -> Iterator[Finding]:
+    resources = mapping(container.get("resources"))
+    limits, wanted = (mapping(resources.get(field)) for field in ("limits", "requests"))
+    for field, amounts in (("limits", limits), ("requests", wanted)):
+        for name, amount in amounts.items():
+            place = (*path, "resources", field, name)
+            if is_invented_resource(str(name)):
+                yield _invented(one, place, str(name), amount)
+            elif is_device_resource(str(name)) and (field == "limits" or name not in limits):
+                yield _asked(one, place, str(name), amount)
+    for name in wanted:
+        differs = str(limits.get(name, "")) != str(wanted[name])
+        if is_device_resource(str(name)) and differs:
+            found = f"the limit is {limits[name]}" if name in limits else "there is no limit"
+            yield one.finding(
+                "device-plugin-amount",
+                (*path, "resources", "requests", name),
+                f"the API server would refuse it: the request for {printable(str(name))} is {wanted[name]}, and {found}",
+                "write the same amount as limit; the request can be left out",
+            )
+
+
+def _asked(one: Given, path: Path, name: str, amount: object) -> Finding:
+    message = f"{printable(name)}: {printable(str(amount))} is served by a device plugin, or by a DeviceClass with this extendedResourceName"
+    return one.finding("device-plugin", path, message, _CONVERT)
+
+
+def _invented(one: Given, path: Path, name: str, amount: object) -> Finding:
+    product = printable(str(amount))
+    message = f"no plugin offers {printable(name)}, and {product} is no amount"
+    selector = f'device.attributes["gpu.nvidia.com"].productName.contains("{product}")'
+    return one.finding(
+        "invented-resource", path, message, f"ask by a claim with the selector {selector}"
+    )
+
+
+def _environment(one: Given, path: Path, container: Object) -> Iterator[Finding]:
+    for place, variable in entries(container, ("env",)):
+        name, value = variable.get("name"), variable.get("value")
+        where = (*path, *place, "value")
+        if (
+            name == "CUDA_VISIBLE_DEVICES"
+            and value is not None
+            and not _UUIDS.fullmatch(str(value))
+        ):
+            yield one.finding(
+                "hidden-devices",
+                where,
+                f"CUDA_VISIBLE_DEVICES is {value!a:.40}: CUDA wants numbers or UUIDs, and anything else hides every GPU",
+                "remove the variable: a container sees the devices of its claims only",
+            )
+        elif name == "NVIDIA_VISIBLE_DEVICES" and value not in (None, "void", "none"):
+            yield one.finding(
+                "visible-devices",
+                where,
+                f"NVIDIA_VISIBLE_DEVICES is {value!a:.40}: a container without a claim sees no GPU, and one with a claim its own only",
+                "remove the variable",
+            )
+
+
+def _choice_of_nodes(one: Given, pod: PodPart) -> Iterator[Finding]:
+    for key, value in mapping(pod.spec.get("nodeSelector")).items():
+        if is_device_label(str(key)):
+            yield _chosen(one, (*pod.path, "spec", "nodeSelector", key), f"{key}: {value}")
+    required = ("spec", *_AFFINITY, _REQUIRED, "nodeSelectorTerms")
+    for path, term in entries(pod.content, required):
+        yield from _expressions(one, (*pod.path, *path), term)
+    for path, preference in entries(pod.content, ("spec", *_AFFINITY, _PREFERRED)):
+        term = mapping(preference.get("preference"))
+        yield from _expressions(one, (*pod.path, *path, "preference"), term)
+
+
+def _expressions(one: Given, path: Path, term: Object) -> Iterator[Finding]:
+    for place, expression in entries(term, ("matchExpressions",)):
+        key = str(expression.get("key", ""))
+        if is_device_label(key):
+            values = ", ".join(map(str, _list(expression.get("values"))))
+            shown = f"{key} {expression.get('operator', '')} {values}".strip()
+            yield _chosen(one, (*path, *place), shown)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _chosen(one: Given, path: Path, shown: str) -> Finding:
+    message = f"the node is chosen by a label of its devices: {printable(shown, most=120)}"
+    return one.finding(
+        "node-choice", path, message, f"a claim asks the device itself, by a selector; {_CONVERT}"
+    )
+
+
+def _labels(one: Given, pod: PodPart) -> Iterator[Finding]:
+    for key in mapping(at(pod.content, ("metadata", "labels"))):
+        if str(key).startswith(_POD_SECURITY):
+            yield one.finding(
+                "pod-security-label",
+                (*pod.path, "metadata", "labels", key),
+                f"the label {printable(str(key))} changes nothing on a pod",
+                "put it on the Namespace",
+            )
+
+
+def _volumes(one: Given, pod: PodPart) -> Iterator[Finding]:
+    for path, volume in entries(pod.content, ("spec", "volumes")):
+        host = mapping(volume.get("hostPath"))
+        file = str(host.get("path", ""))
+        if not _DEVICE_FILES.fullmatch(file):
+            continue
+        message = f"the pod gets {printable(file)} from the host, and nobody knows that it uses the device: another pod gets it too"
+        if host.get("type") == "DirectoryOrCreate":
+            message = f"DirectoryOrCreate makes a directory {printable(file)} if the kernel driver is not loaded yet, and the device file never comes"
+        yield one.finding(
+            "device-path",
+            (*pod.path, *path, "hostPath"),
+            message,
+            "ask for the device by a claim, and remove the volume and `privileged`",
+        )

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does each CEL expression compile, is it cheap enough, does it read what devices have, and does a device of the cluster match?"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from dra_driver.cel.compile import Selector, compile_attribute, compile_selector
+from dra_driver.cel.errors import CompileError
+from dra_driver.cel.reasons.paths import DevicePath, children, path_of
+from dra_driver.cel.syntax.ast import Call, Constant, Expr
+from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
+from dra_driver.check.finding import Finding
+from dra_driver.check.given import Given, Known
+from dra_driver.check.names import Names
+from dra_driver.check.parts import Expression, expressions
+from dra_driver.model.yaml_documents import Place
+
+_COMPARED = ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_")
+_HEAD = re.compile(r"ERROR: <input>:-?\d+:\d+: ")
+_FITTING: Mapping[str, tuple[type, ...]] = {"string": (str,), "int": (int, float), "bool": (bool,)}
+
+
+def environment(known: Known) -> Environment:
+    """Return the environment in which the API server compiles new expressions: of the cluster's release, else of the newest."""
+    minor = (known.state.minor if known.state else None) or NEWEST
+    return Environment(min(max(minor, OLDEST), NEWEST), "NewExpressions")
+
+
+def selector_findings(one: Given, known: Known, names: Names) -> Iterator[Finding]:
+    """Yield what is wrong with the expressions of an object, without a cluster's devices."""
+    for expression in expressions(one):
+        if expression.is_derived:
+            yield from _derived(one, expression, known)
+            continue
+        try:
+            selector = compile_selector(expression.text, environment(known))
+        except CompileError as error:
+            yield _refused(one, expression, error, known)
+            continue
+        yield from _cost(one, expression, selector)
+        yield from _read(one, expression, selector, names)
+
+
+def _derived(one: Given, expression: Expression, known: Known) -> Iterator[Finding]:
+    try:
+        compile_attribute(expression.text, environment(known))
+    except CompileError as error:
+        yield _refused(one, expression, error, known)
+
+
+def _refused(one: Given, expression: Expression, error: CompileError, known: Known) -> Finding:
+    first, *detail = error.message.splitlines()
+    first = _HEAD.sub("", first)
+    line, column = in_file(one, expression, error.line, error.column)
+    action = error.hint or "correct the expression"
+    minor = environment(known).minor
+    if _compiles_later(expression, minor):
+        action = f"Kubernetes 1.{minor} takes this only in objects that it has already: use what 1.{minor - 1} knows"
+    where = {"line": line, "column": column} if line else {}
+    return one.finding(
+        "cel-compile",
+        expression.path,
+        f"the expression does not compile: {first}",
+        action,
+        detail=tuple(_HEAD.sub("", text) for text in detail),
+        **where,
+    )
+
+
+def _compiles_later(expression: Expression, minor: int) -> bool:
+    """Return whether the release compiles it in a stored object: then only the rule for new objects is in the way."""
+    compile_one = compile_attribute if expression.is_derived else compile_selector
+    try:
+        compile_one(expression.text, Environment(minor, "StoredExpressions"))
+    except CompileError:
+        return False
+    return True
+
+
+def _cost(one: Given, expression: Expression, selector: Selector) -> Iterator[Finding]:
+    if selector.cost > MAX_COST:
+        yield one.finding(
+            "cel-cost",
+            expression.path,
+            f"the API server estimates a cost of {selector.cost:,} for the expression, and refuses more than {MAX_COST:,}",
+            "leave out loops in loops, or patterns over long texts",
+        )
+
+
+def _read(
+    one: Given, expression: Expression, selector: Selector, names: Names
+) -> Iterator[Finding]:
+    parsed = selector.checked.parsed
+    told: set[DevicePath] = set()
+    for part, path in _paths(parsed.root):
+        if path in told or not path.name:
+            continue
+        problem, action = names.problem(path)
+        if problem:
+            told.add(path)
+            where = _where(one, expression, parsed.offsets.get(part.id))
+            yield one.finding("cel-name", expression.path, problem, action, **where)
+    for part in _all(parsed.root):
+        if isinstance(part, Call) and part.function in _COMPARED:
+            yield from _types(one, expression, part, names, parsed.offsets)
+
+
+def _paths(root: Expr) -> Iterator[tuple[Expr, DevicePath]]:
+    for part in _all(root):
+        path = path_of(part)
+        if path is not None:
+            yield part, path
+
+
+def _all(root: Expr) -> Iterator[Expr]:
+    todo = [root]
+    while todo:
+        part = todo.pop()
+        yield part
+        todo.extend(children(part))
+
+
+def _types(
+    one: Given, expression: Expression, part: Call, names: Names, offsets: Mapping[int, int]
+) -> Iterator[Finding]:
+    for left, right in (part.args, reversed(part.args)):
+        path = path_of(left)
+        if path is None or not isinstance(right, Constant):
+            continue
+        kind, value = names.kind_of(path), right.value
+        fitting = _FITTING.get(kind)
+        if kind == "" or (fitting and isinstance(value, fitting) and _same_truth(kind, value)):
+            continue
+        what, action = _right(path, kind, value)
+        where = _where(one, expression, offsets.get(part.id))
+        yield one.finding("cel-type", expression.path, what, action, **where)
+
+
+def _same_truth(kind: str, value: object) -> bool:
+    """A bool is an int for Python, and is none for CEL."""
+    return isinstance(value, bool) == (kind == "bool")
+
+
+def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
+    shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    read = f'device.{path.kind}["{path.domain}"].{path.name}'
+    what = f"{path.name} is a {kind}, and is compared with {shown}"
+    match kind:
+        case "quantity":
+            return (
+                what,
+                f'write {read}.compareTo(quantity("{value}")) >= 0, or another comparison with 0',
+            )
+        case "version":
+            return what, f'write {read}.compareTo(semver("{value}")) >= 0, with three numbers'
+        case "list of strings":
+            return what, f"write {shown} in {read}"
+        case _:
+            return what, f"compare it with a value of the type {kind}"
+
+
+def _where(one: Given, expression: Expression, offset: int | None) -> dict[str, int]:
+    if offset is None:
+        return {}
+    before = expression.text[:offset]
+    line = before.count("\n") + 1
+    column = offset - (before.rfind("\n") + 1) + 1
+    found = in_file(one, expression, line, column)
+    return {"line": found[0], "column": found[1]} if found[0] else {}
+
+
+def in_file(one: Given, expression: Expression, line: int, column: int) -> tuple[int, int]:
+    """Return line and column in the file for a place in the expression; 0 for what is not known.
+
+    Where YAML folds lines or has escapes, a place in the value does not tell the place in the file: then it is that of the value.
+    """
+    place: Place | None = one.exact(expression.path)
+    if place is None or not line:
+        return 0, 0
+    if place.style == "|":
+        return place.line + line, 0
+    plain = (
+        expression.text.isascii() and "\n" not in expression.text and "\\" not in expression.text
+    )
+    quote = len(place.style)
+    same_length = place.end - place.start == len(expression.text) + 2 * quote
+    if plain and same_length and place.style in ("", "'", '"'):
+        return place.line, place.column + quote + column - 1
+    return place.line, place.column
+
+
+def compiled(texts: Iterable[str], known: Known) -> list[Selector]:
+    """Return the selectors that compile for the scheduler, which knows more than the API server takes in new objects."""
+    found = []
+    for text in texts:
+        try:
+            found.append(compile_selector(text, Environment(environment(known).minor)))
+        except CompileError:
+            continue
+    return found

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which objects are looked into, which have nothing to do with devices, and which are not known here?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dra_driver.check.cluster_objects import is_bare_config
+from dra_driver.check.finding import Finding
+from dra_driver.check.given import Given
+from dra_driver.check.older_forms import WITHDRAWN
+from dra_driver.explain.subject.manifest_kinds import (
+    group_and_version,
+    is_understood,
+    kind_refusal,
+    passed_over,
+)
+from dra_driver.model.api.resource_claim import GROUP
+
+_BUILT_IN = (
+    *("", "apps", "batch", "autoscaling", "policy", "extensions", "networking.k8s.io"),
+    *("rbac.authorization.k8s.io", "storage.k8s.io", "scheduling.k8s.io", "node.k8s.io"),
+    *("admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"),
+    *("coordination.k8s.io", "discovery.k8s.io", "certificates.k8s.io", "events.k8s.io"),
+    *("flowcontrol.apiserver.k8s.io", "authentication.k8s.io", "authorization.k8s.io"),
+)
+"""The groups of Kubernetes itself. What is looked into of them is in LOOKED_INTO; the rest has nothing to do with devices."""
+LOOKED_INTO = ("ResourceQuota", "ConfigMap", "Node", "Role", "ClusterRole")
+
+
+def is_known(content: Mapping[str, Any]) -> bool:
+    """Return whether the object is looked into, or has nothing to do with devices."""
+    group = group_and_version(content)[0]
+    if group == GROUP:
+        return is_understood(content) or content.get("kind") in WITHDRAWN
+    return group in _BUILT_IN or is_bare_config(content)
+
+
+def matters(content: object) -> bool:
+    """Return whether a document has to be kept: it is looked into, or something is said of it."""
+    if not isinstance(content, Mapping):
+        return True
+    kind = content.get("kind")
+    return (
+        kind in ("List", *LOOKED_INTO)
+        or is_understood(content)
+        or not is_known(content)
+        or is_bare_config(content)
+        or bool(kind_refusal(content, ()))
+    )
+
+
+def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
+    """Yield a note for each kind that is not known here, at its first object."""
+    seen: set[tuple[str, str]] = set()
+    for one in given:
+        kind = (group_and_version(one.content)[0], one.kind)
+        if kind in seen or is_known(one.content):
+            continue
+        seen.add(kind)
+        has_pods = "its pods are not looked at" in passed_over(one.content)
+        what = "neither it nor its pods are checked" if has_pods else "it is not checked"
+        message = f"{one.kind} of {kind[0]} is not known here: {what}"
+        action = (
+            "check the pods that it makes, for example from `kubectl get pods -o yaml`"
+            if has_pods
+            else ""
+        )
+        yield one.finding("not-checked", ("kind",), message, action)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver check`: what is wrong with these manifests, and with --fix: correct what can be corrected exactly."""
+
+import argparse
+import difflib
+import io
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dra_driver.check.check import check, fixable, objects_of
+from dra_driver.check.finding import Finding
+from dra_driver.check.fixing import Fixed, fix
+from dra_driver.check.given import Given, Known
+from dra_driver.check.outcome import CheckReport, report_of, sarif
+from dra_driver.check.unknown_kinds import matters
+from dra_driver.cli import inputs, render, render_check
+from dra_driver.cli.known import known
+from dra_driver.cli.limits import TookTooLong, at_most
+from dra_driver.cli.question import only_driver_errors
+from dra_driver.errors import DriverError, Permanent
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, INTERRUPTED, NOT_DONE
+from dra_driver.model.yaml_documents import BadDocument, documents
+
+SARIF = "sarif"
+WIDEST = 120
+LARGEST_FIXED = 64 * 1024 * 1024
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Check the files. Returns the exit code."""
+    names = [*chosen.file, *chosen.filename]
+    if not names:
+        chosen.parser.error("give files or directories to check, or - for standard input")
+    if chosen.fix and inputs.STANDARD_INPUT in names and len(names) > 1:
+        chosen.parser.error("--fix writes standard input to standard output: give - alone")
+    try:
+        return only_driver_errors(lambda: _in_time(chosen, names))
+    except DriverError as error:
+        render.error(str(error))
+        return COULD_NOT_TELL
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _in_time(chosen: argparse.Namespace, names: Sequence[str]) -> int:
+    try:
+        with at_most(chosen.timeout):
+            return _checked(chosen, names)
+    except TookTooLong as error:
+        raise Permanent(
+            f"gave up after {chosen.timeout:g} s (--timeout): give more time, or fewer files"
+        ) from error
+
+
+def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
+    facts = known(chosen)
+    files = list(inputs.files(names, recursive=chosen.recursive))
+    if chosen.fix and files == [inputs.STANDARD_INPUT]:
+        return _fixed_stream(chosen, facts)
+    fixed = [one for file in files for one in _fixed_file(file, facts)] if chosen.fix else []
+    read = _Files()
+    for file in files:
+        read.take(file)
+    found = report_of(
+        [*check(read.given, facts), *read.unreadable],
+        len(files),
+        [one for each in fixed for one in each.corrected],
+    )
+    _show(found, chosen.output)
+    for each in fixed:
+        _tell_left(each)
+    return _code(found, strict=chosen.strict)
+
+
+@dataclass(slots=True)
+class _Files:
+    """The objects of the files that were read so far. A file that is no YAML is told, and the others are checked all the same."""
+
+    given: list[Given] = field(default_factory=list)
+    unreadable: list[Finding] = field(default_factory=list)
+    _kept: inputs.Kept = field(default_factory=inputs.Kept)
+
+    def take(self, file: str) -> None:
+        first = len(self._kept.found)
+        try:
+            self._kept.read(file, matters, with_places=True)
+        except BadDocument as error:
+            self.unreadable.append(_unreadable(file, error))
+        for name, number, document in self._kept.found[first:]:
+            self.given += objects_of(document.content, name, number, document.places)
+
+
+def _unreadable(file: str, error: BadDocument) -> Finding:
+    return Finding(
+        rule="yaml",
+        file=file,
+        document=0,
+        line=error.line,
+        column=error.column,
+        subject="the file",
+        path="",
+        message=error.problem,
+        action="correct it; what follows in this file is not checked",
+    )
+
+
+def _fixed_file(file: str, facts: Known) -> list[Fixed]:
+    """Correct one file in place; nothing if there is nothing to correct."""
+    path = Path(file)
+    try:
+        if path.stat().st_size > LARGEST_FIXED:
+            return []
+        content = path.read_bytes()
+        text = content.decode()
+    except (OSError, UnicodeDecodeError):
+        return []  # reading it again says what is wrong, and what is no UTF-8 is left as it is
+    fixed = fix(text, _finder(file, facts))
+    if fixed.corrected:
+        try:
+            path.write_bytes(fixed.text.encode())
+        except OSError as error:
+            raise Permanent(
+                f"cannot write {file}: {error.strerror}; nothing in it was corrected"
+            ) from error
+        _tell(file, text, fixed, render.error)
+    return [fixed]
+
+
+def _fixed_stream(chosen: argparse.Namespace, facts: Known) -> int:
+    """Write the corrected standard input to standard output, and what was found to standard error."""
+    content = sys.stdin.buffer.read(LARGEST_FIXED + 1)
+    if len(content) > LARGEST_FIXED:
+        raise Permanent(f"standard input has more than {LARGEST_FIXED:,} bytes: correct a file")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise Permanent(
+            f"standard input is no UTF-8 ({error.reason}): nothing was corrected"
+        ) from error
+    find = _finder(inputs.STANDARD_INPUT, facts)
+    fixed = fix(text, find)
+    render.raw(fixed.text.encode().removesuffix(b"\n"))
+    read = _Files()
+    try:
+        for number, document in enumerate(
+            documents(io.BytesIO(fixed.text.encode()), with_places=True), 1
+        ):
+            read.given += objects_of(
+                document.content, inputs.STANDARD_INPUT, number, document.places
+            )
+    except BadDocument as error:
+        read.unreadable.append(_unreadable(inputs.STANDARD_INPUT, error))
+    found = report_of([*check(read.given, facts), *read.unreadable], 1, fixed.corrected)
+    for line in render_check.text(found, width=WIDEST, color=False):
+        render.error(line)
+    _tell_left(fixed)
+    return _code(found, strict=chosen.strict)
+
+
+def _finder(file: str, facts: Known) -> Callable[[str], list[Finding]]:
+    def find(text: str) -> list[Finding]:
+        given: list[Given] = []
+        try:
+            for number, document in enumerate(
+                documents(io.BytesIO(text.encode()), with_places=True), 1
+            ):
+                given += objects_of(document.content, file, number, document.places)
+        except BadDocument:
+            return []  # a file that is no YAML is told, and left
+        return list(fixable(given, facts))
+
+    return find
+
+
+def _tell(file: str, before: str, fixed: Fixed, say: Callable[[str], None]) -> None:
+    lines = difflib.unified_diff(
+        before.splitlines(), fixed.text.splitlines(), file, f"{file} (fixed)", lineterm="", n=1
+    )
+    say(f"{file} is changed:\n" + "\n".join(lines))
+
+
+def _tell_left(fixed: Fixed) -> None:
+    for one in fixed.left:
+        render.error(f"{one.file}:{one.line}: {one.subject}: {one.message}: {one.unfixed}")
+
+
+def _show(found: CheckReport, output: str) -> None:
+    if output == SARIF:
+        render.document(sarif(found), render.JSON)
+    elif output in render.DOCUMENTS:
+        render.document(found, output)
+    else:
+        width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
+        for line in render_check.text(found, width=width, color=render.colored()):
+            render.line(line)
+
+
+def _code(found: CheckReport, *, strict: bool) -> int:
+    return NOT_DONE if found.errors or (strict and found.warnings) else DONE

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver convert`: pods with claims instead of extended resources, as YAML."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from dra_driver.cli import inputs, render
+from dra_driver.cli.destination import Destination
+from dra_driver.cli.limits import TookTooLong, at_most
+from dra_driver.cli.machine import fits, product_names
+from dra_driver.cli.question import only_driver_errors
+from dra_driver.convert.convert import Converted, convert
+from dra_driver.convert.resources import Choice
+from dra_driver.errors import DriverError, Permanent
+from dra_driver.model.exit_codes import (
+    COULD_NOT_TELL,
+    DONE,
+    INTERRUPTED,
+    NOT_DONE,
+    WITH_RESERVATION,
+)
+from dra_driver.model.yaml_documents import BadDocument
+
+Object = dict[str, Any]
+_WIDE = 10_000  # an expression stays in its line
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Convert the files. Returns the exit code."""
+    names = [*chosen.file, *chosen.filename]
+    if not names:
+        chosen.parser.error("give files or directories to convert, or - for standard input")
+    try:
+        return only_driver_errors(lambda: _in_time(chosen, names))
+    except DriverError as error:
+        render.error(str(error))
+        return COULD_NOT_TELL
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _in_time(chosen: argparse.Namespace, names: Sequence[str]) -> int:
+    try:
+        with at_most(chosen.timeout):
+            return _converted(chosen, names)
+    except TookTooLong as error:
+        raise Permanent(
+            f"gave up after {chosen.timeout:g} s (--timeout): give more time, or fewer files"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    objects: tuple[Converted, ...]
+
+    @property
+    def text(self) -> str:
+        """The file as YAML, with what must be known as comments."""
+        return "".join(part for one in self.objects for part in _documents(one))
+
+
+def _documents(one: Converted) -> Iterator[str]:
+    for number, document in enumerate(one.documents):
+        is_last = number == len(one.documents) - 1
+        comments = one.notes if one.is_changed and number == 0 else ()
+        left = one.left if is_last else ()
+        yield "---\n"
+        yield from (f"# {render.plain(note)}\n" for note in comments)
+        yield from (f"# not converted: {render.plain(each.what)}: {each.reason}\n" for each in left)
+        yield yaml.safe_dump(document, sort_keys=False, width=_WIDE, allow_unicode=True)
+
+
+def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
+    choice = Choice(chosen.device_class, chosen.driver_name)
+    files = [_file(name, choice) for name in inputs.files(names, recursive=chosen.recursive)]
+    objects = [one for file in files for one in file.objects]
+    _write(chosen, files)
+    left = [(one.title, each) for one in objects for each in one.left]
+    for title, each in left:
+        render.error(f"{title}: not converted: {each.what}: {each.reason}")
+    changed = [one for one in objects if one.is_changed]
+    if not changed and not left:
+        render.error("no pod asks for devices by a resource: nothing is converted")
+    code = WITH_RESERVATION if left else DONE
+    if left and not changed:
+        code = NOT_DONE
+    if chosen.profile and changed:
+        answer = fits(chosen.profile, [document for one in changed for document in one.documents])
+        render.error(answer.text)
+        code = code if answer.fits else NOT_DONE
+    return code
+
+
+def _file(name: str, choice: Choice) -> _File:
+    kept = inputs.Kept()
+    try:
+        kept.read(name, lambda _content: True)
+    except BadDocument as error:
+        raise Permanent(f"cannot read the manifest {name}: {error}") from error
+    objects = [
+        convert(one, choice, product_names())
+        for _, number, document in kept.found
+        for one in _flat(document.content, f"{name}, document {number}")
+    ]
+    return _File(name, tuple(objects))
+
+
+def _flat(content: object, where: str) -> Iterator[Object]:
+    """Yield the objects of a document, with the types that JSON has."""
+    if not isinstance(content, dict):
+        raise Permanent(f"{where} is no object: give YAML or JSON of the API")
+    try:
+        plain = msgspec.json.decode(msgspec.json.encode(content))
+    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
+        raise Permanent(f"{where} has a value that JSON does not have: {error}") from error
+    if plain.get("kind") == "List" and isinstance(plain.get("items"), list):
+        for item in plain["items"]:
+            yield from _flat(item, where)
+    else:
+        yield plain
+
+
+def _write(chosen: argparse.Namespace, files: Sequence[_File]) -> None:
+    if not chosen.output_dir:
+        for file in files:
+            render.raw(file.text.encode().removesuffix(b"\n"))
+        return
+    folder = Path(chosen.output_dir)
+    names = [
+        f"{Path(file.name).stem if file.name != inputs.STANDARD_INPUT else 'stdin'}.yaml"
+        for file in files
+    ]
+    twice = next((name for name in names if names.count(name) > 1), "")
+    if twice:
+        raise Permanent(f"two files would become {folder / twice}: convert one directory at a time")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Permanent(
+            f"cannot make the folder {folder}: {error.strerror}; choose another one"
+        ) from error
+    destinations = [Destination.of(str(folder / name), force=chosen.force) for name in names]
+    for destination, file in zip(destinations, files, strict=True):
+        destination.write(file.text.encode())
+        render.error(f"wrote {destination.name}")

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a machine of a profile have what converted pods ask for? The classes are those of deviceclasses/, and the search is the scheduler's."""
+
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from dra_driver import PROJECT
+from dra_driver.backends.base import BackendContext
+from dra_driver.backends.profiles import PROFILES
+from dra_driver.backends.simulated import WITHOUT_FAULT_FILE
+from dra_driver.backends.simulated_machine import machine_of
+from dra_driver.cli.added_node import new_node
+from dra_driver.errors import Permanent
+from dra_driver.explain.report import ManifestSubject, explain
+from dra_driver.model.api.core import NodeStatus
+from dra_driver.model.api.meta import QuantityText
+from dra_driver.model.api.resource_claim import DeviceClass
+from dra_driver.model.cluster import ClusterState
+from dra_driver.model.exit_codes import DONE
+from dra_driver.model.names import DOMAIN
+
+_PLENTY: dict[str, QuantityText] = {
+    "cpu": "1024",
+    "memory": "16Ti",
+    "ephemeral-storage": "64Ti",
+    "pods": "1024",
+}
+"""What the machine has besides devices: profiles do not say it."""
+_DEEPEST = 10  # a CronJob has its pods there
+_NVIDIA = "gpu.nvidia.com"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether everything fits together on one machine, and the sentence for people."""
+
+    fits: bool
+    text: str
+
+
+@cache
+def product_names() -> tuple[str, ...]:
+    """Return the products of all known machines, as their devices name them."""
+    names: set[str] = set()
+    for profile in PROFILES.values():
+        found = machine_of(profile, BackendContext("a-node"), WITHOUT_FAULT_FILE)
+        for device in found.devices:
+            value = (device.api.attributes or {}).get("productName")
+            if value is not None and value.string_value is not None:
+                names.add(value.string_value)
+    return tuple(sorted(names))
+
+
+def fits(profile: str, documents: Sequence[dict[str, Any]]) -> Answer:
+    """Ask the scheduler's search whether one such machine has all of it. Raises Permanent if there is no such profile."""
+    # A class of NVIDIA's driver selects devices by that driver's name, under which this driver runs there.
+    driver = _NVIDIA if _NVIDIA in yaml.safe_dump_all(documents) else DOMAIN
+    added = new_node(f"{profile}:{driver}")
+    node = msgspec.structs.replace(added.node, status=NodeStatus(allocatable=_PLENTY))
+    state = ClusterState(nodes=(node,), resource_slices=added.slices, device_classes=classes())
+    asked = tuple(_without_labels(document, _DEEPEST) for document in documents)
+    subject = ManifestSubject(asked, "default", "the converted pods")
+    report = explain(state, subject, recorded=True)
+    if report.exit_code == DONE:
+        return Answer(fits=True, text=f"fits on {profile}: {report.summary}")
+    return Answer(fits=False, text=f"does not fit on {profile}: {report.summary}")
+
+
+def _without_labels(content: Any, levels: int) -> Any:
+    """Return an object without what its pods ask of labels: a profile has devices, and no labels."""
+    if isinstance(content, list):
+        return [_without_labels(one, levels) for one in content]
+    if not isinstance(content, dict) or not levels:
+        return content
+    left_out = ("nodeSelector", "affinity") if "containers" in content else ()
+    return {
+        key: _without_labels(one, levels - 1) for key, one in content.items() if key not in left_out
+    }
+
+
+@cache
+def classes() -> tuple[DeviceClass, ...]:
+    """Return the DeviceClasses that the driver brings."""
+    found = [
+        msgspec.convert(document, DeviceClass)
+        for path in _class_files()
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] == "DeviceClass"
+    ]
+    if not found:
+        raise Permanent(
+            f"the folder deviceclasses of {PROJECT} is not there: run it from a clone, or install it again"
+        )
+    return tuple(found)
+
+
+def _class_files() -> Iterator[Path]:
+    """Yield the files: from the Git clone, or from the installed files of the wheel."""
+    clone = Path(__file__).resolve().parents[2] / "deviceclasses"
+    if clone.is_dir():
+        yield from sorted((*clone.glob("*.yaml"), *clone.glob("nvidia/*.yaml")))
+        return
+    for file in importlib.metadata.files(PROJECT) or ():
+        if "deviceclasses" in file.parts and "examples" not in file.parts:
+            yield Path(str(file.locate()))

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a pod or workload look like that asks for the same devices by claims? The entry point of the package.
+
+Each container keeps what it asked for: each amount of a resource becomes a request, and the container gets only the devices of its own
+requests. Labels of nodes that are about devices become selectors of these requests. What cannot be asked of a device stays, and is told.
+"""
+
+import copy
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dra_driver.convert.nodes import choice_of_nodes
+from dra_driver.convert.resources import Choice, NotConverted, Wanted, wanted
+from dra_driver.convert.written import claim, template
+from dra_driver.explain.subject.manifest_kinds import WORKLOADS, group_and_version, kind_of, name_of
+from dra_driver.explain.subject.workloads import SPEC_PATHS
+from dra_driver.model.plugin_resources import is_device_resource, is_invented_resource
+
+Object = dict[str, Any]
+GPU, SHARED = "gpu", "shared-gpu"
+_LONGEST_LABEL = 63
+_TOLERATION = (
+    "nodes with a taint for their devices (nvidia.com/gpu): the API server may have added a toleration for the resource; add it to the "
+    "pod if it has none"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """The objects in place of one: claims and templates first. `notes` become comments; `left` stays as it was."""
+
+    title: str
+    documents: tuple[Object, ...]
+    notes: tuple[str, ...] = ()
+    left: tuple[NotConverted, ...] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything became a claim."""
+        return len(self.documents) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request of a pod, and the container that has its devices."""
+
+    name: str
+    container: str
+    resource: str
+    wanted: Wanted
+
+
+@dataclass(slots=True)
+class _Pod:
+    """A pod while its containers are converted."""
+
+    choice: Choice
+    asked: list[Asked] = field(default_factory=list)
+    left: list[NotConverted] = field(default_factory=list)
+
+    def request_for(self, container: Object, resource: str, found: Wanted) -> Asked:
+        """Add a request. It has the name of its container, and a number if that is taken."""
+        base = str(container.get("name") or GPU)[: _LONGEST_LABEL - 3]
+        names = {one.name for one in self.asked}
+        name = next(
+            one
+            for number in range(1, 1000)
+            if (one := f"{base}-{number}" if number > 1 else base) not in names
+        )
+        self.asked.append(Asked(name, base, resource, found))
+        return self.asked[-1]
+
+
+def convert(document: Object, choice: Choice, products: Collection[str]) -> Converted:
+    """Return what stands in place of an object. `products` are the names of known products, for labels that have them in another spelling."""
+    title = f"{kind_of(document)} {name_of(document)}"
+    made = copy.deepcopy(document)
+    pod = _pod_of(made)
+    if pod is None or not isinstance(pod.get("spec"), dict):
+        return Converted(title, (document,))
+    spec = pod["spec"]
+    state = _Pod(choice)
+    uses = list(_containers(spec, state))
+    if not state.asked:
+        return Converted(title, (document,), left=tuple(state.left))
+    selected = choice_of_nodes(spec, [one.wanted for one in state.asked], products)
+    asked = [
+        replace(one, wanted=replace(one.wanted, selectors=(*one.wanted.selectors, *more)))
+        for one, more in zip(state.asked, selected.selectors, strict=True)
+    ]
+    claims = _claims(made, spec, asked)
+    for container, found in uses:
+        _use(container, [one for one in asked if one.name in found], claims)
+    notes = [note for one in asked for note in one.wanted.notes]
+    if any(one.resource == "nvidia.com/gpu" for one in asked):
+        notes.append(_TOLERATION)
+    made_first = [_object(made, entry, asked) for entry in claims.values()]
+    left = (*state.left, *selected.left)
+    return Converted(title, (*made_first, made), tuple(dict.fromkeys(notes)), left)
+
+
+def _pod_of(document: Object) -> Object | None:
+    group = group_and_version(document)[0]
+    kind = str(document.get("kind"))
+    if (kind, group) == ("Pod", ""):
+        return document
+    if WORKLOADS.get(kind) != group:
+        return None
+    found: Any = document
+    for step in (*SPEC_PATHS[kind].split("."), "template"):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
+    """Take the resources out of the containers, and yield each container with the names of its requests. Init containers come last.
+
+    An init container ends before the others begin, and the kubelet gives its devices to one of them. So it uses a request of another container that
+    asks for as many.
+    """
+    for container in _list(spec, "containers"):
+        found = [state.request_for(container, name, one) for name, one in _taken(container, state)]
+        yield container, {one.name for one in found}
+    others = list(state.asked)
+    for container in _list(spec, "initContainers"):
+        names = set()
+        for name, one in _taken(container, state):
+            same = (
+                each for each in others if each.resource == name and each.wanted.count >= one.count
+            )
+            stays = container.get("restartPolicy") == "Always"
+            reused = None if stays else next(same, None)
+            names.add((reused or state.request_for(container, name, one)).name)
+        yield container, names
+
+
+def _list(spec: Object, name: str) -> list[Object]:
+    found = spec.get(name)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
+    """Remove the resources from a container that can be converted, and yield the requests for them."""
+    resources = container.get("resources")
+    if not isinstance(resources, dict):
+        return
+    amounts = {**_amounts(resources, "requests"), **_amounts(resources, "limits")}
+    models = [(name, amount) for name, amount in amounts.items() if is_invented_resource(name)]
+    found = {name: amount for name, amount in amounts.items() if is_device_resource(name)}
+    if models and not any(name.startswith("nvidia.com/") for name in found):
+        found["nvidia.com/gpu"] = "1"
+    for name, amount in found.items():
+        one = wanted(name, amount, state.choice)
+        if isinstance(one, NotConverted):
+            state.left.append(one)
+        elif one is not None:
+            mine = models if one.vendor == "nvidia" else []
+            for invented, model in mine:
+                read = f'device.attributes["{one.driver}"].productName'
+                more = f'has({read}) && {read}.contains("{_plain(model)}")'
+                one = replace(one, selectors=(*one.selectors, more))
+                _remove(resources, invented)
+            _remove(resources, name)
+            yield name, one
+
+
+def _plain(model: str) -> str:
+    return re.sub(r"[^A-Za-z0-9 ._+-]", "", model)
+
+
+def _amounts(resources: Object, name: str) -> dict[str, str]:
+    found = resources.get(name)
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _remove(resources: Object, name: str) -> None:
+    for part in ("limits", "requests"):
+        found = resources.get(part)
+        if isinstance(found, dict) and name in found:
+            del found[name]
+            if not found:
+                del resources[part]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry of the pod's spec.resourceClaims, and the object that it names."""
+
+    entry: str
+    object_name: str
+    is_shared: bool
+
+
+def _claims(document: Object, spec: Object, asked: list[Asked]) -> dict[bool, _Entry]:
+    """Add the entries to the pod: a template for what each pod has alone, and a claim for what they share. By whether it is shared."""
+    metadata = document.get("metadata")
+    name = str((metadata if isinstance(metadata, dict) else {}).get("name") or "pod")
+    there = spec.setdefault("resourceClaims", [])
+    taken = {str(one.get("name")) for one in there if isinstance(one, dict)}
+    found: dict[bool, _Entry] = {}
+    for is_shared in sorted({one.wanted.shared for one in asked}):
+        base = SHARED if is_shared else GPU
+        entry = next(
+            one
+            for number in range(1, 1000)
+            if (one := f"{base}-{number}" if number > 1 else base) not in taken
+        )
+        found[is_shared] = _Entry(entry, f"{name}-{base}", is_shared)
+        field_name = "resourceClaimName" if is_shared else "resourceClaimTemplateName"
+        there.append({"name": entry, field_name: found[is_shared].object_name})
+    return found
+
+
+def _use(container: Object, asked: list[Asked], claims: dict[bool, _Entry]) -> None:
+    if not asked:
+        return
+    resources = container.setdefault("resources", {})
+    uses = resources.setdefault("claims", [])
+    for one in asked:
+        uses.append({"name": claims[one.wanted.shared].entry, "request": one.name})
+
+
+def _object(document: Object, entry: _Entry, asked: list[Asked]) -> Object:
+    mine = [(one.name, one.wanted) for one in asked if one.wanted.shared is entry.is_shared]
+    metadata = document.get("metadata")
+    namespace = (metadata if isinstance(metadata, dict) else {}).get("namespace")
+    make = claim if entry.is_shared else template
+    return make(entry.object_name, namespace, mine)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which selector asks a device for what a label says of its node?
+
+A label is about all devices of a node, a selector about each device. How many devices a node has, and how it is configured, no device
+can say: such labels stay where they are.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from dra_driver.convert.resources import NotConverted
+from dra_driver.model.names import (
+    COUNT_LABEL,
+    GENERATION_LABEL,
+    MEMORY_MIB_LABEL,
+    PRODUCT_LABEL,
+)
+from dra_driver.planning.label_text import label_value
+
+_COUNTED = "how many devices a node has, no device can say; it stays. A claim for as many devices needs no label"
+_NODES = "it is about how the node is set up, and no device can say that; it stays"
+_GKE_PRODUCTS: Mapping[str, str] = {
+    "nvidia-h100-mega-80gb": "H100",
+    "nvidia-h200-141gb": "H200",
+    "nvidia-l4": "L4",
+    "nvidia-gb200": "GB200",
+    "nvidia-b200": "B200",
+}
+_MODEL = re.compile(r"nvidia-(?:tesla-)?(?P<model>[a-z]+\d+[a-z]*)(?:-(?P<memory>\d+gb))?")
+_VENDORS = ("nvidia", "amd", "intel", "habana")
+_SUFFIX = re.compile(r"-(SHARED|MIG-.+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a node selector or an affinity asks of one label."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.operator == "In" and len(self.values) == 1:
+            return f"{self.key}: {self.values[0]}"
+        return f"{self.key} {self.operator} {', '.join(self.values)}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The selector for a condition; "" if the claim needs none because the label is true of every node with such a device."""
+
+    expression: str
+    vendor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    condition: Condition
+    driver: str
+    products: Collection[str]
+
+    def attribute(self, name: str) -> str:
+        return f'device.attributes["{self.driver}"].{name}'
+
+    @property
+    def memory(self) -> str:
+        return f'device.capacity["{self.driver}"].memory'
+
+
+def selector(
+    condition: Condition, driver: str, products: Collection[str]
+) -> Selected | NotConverted:
+    """Return the selector. `products` are the names of known products, which a label has in another spelling."""
+    rule = _RULES.get(condition.key)
+    if rule is None:
+        return NotConverted(str(condition), "this label is not known here; it stays")
+    return rule(_Asked(condition, driver, products))
+
+
+def _compared(
+    asked: _Asked,
+    read: str,
+    one: Callable[[str], str],
+    number: Callable[[str, str], str] | None = None,
+) -> Selected | NotConverted:
+    """Join the values of the condition. `one` is the condition for one value of what is `read`, `number` that for Gt and Lt.
+
+    has(…) comes first: reading what a device does not have would end the scheduling of the whole pod.
+    """
+    condition = asked.condition
+    texts = [one(value) for value in condition.values]
+    match condition.operator:
+        case "In" if texts:
+            return Selected(f"has({read}) && {_any(texts)}")
+        case "NotIn" if texts:
+            return Selected(f"!has({read}) || !{_any(texts, alone=False)}")
+        case "Gt" | "Lt" if number and len(texts) == 1 and condition.values[0].isdecimal():
+            sign = ">" if condition.operator == "Gt" else "<"
+            return Selected(f"has({read}) && {number(condition.values[0], sign)}")
+        case "Exists":
+            return Selected(f"has({read})")
+        case _:
+            return NotConverted(
+                str(condition), "this operator is not known for this label; it stays"
+            )
+
+
+def _any(texts: Sequence[str], *, alone: bool = True) -> str:
+    joined = " || ".join(texts)
+    return joined if alone and len(texts) == 1 else f"({joined})"
+
+
+def _product(asked: _Asked) -> Selected | NotConverted:
+    read = asked.attribute("productName")
+
+    def one(value: str) -> str:
+        bare = _SUFFIX.sub("", value)
+        same = sorted(name for name in asked.products if label_value(name) == bare)
+        if same:
+            return _any([f"{read} == {_text(name)}" for name in same])
+        # In a label, a blank became a hyphen; either may have been there.
+        pattern = "^" + "[ -]".join(re.escape(part) for part in bare.split("-")) + "$"
+        return f"{read}.matches({_text(pattern)})"
+
+    return _compared(asked, read, one)
+
+
+def _memory(asked: _Asked) -> Selected | NotConverted:
+    if not all(value.isdecimal() for value in asked.condition.values):
+        return NotConverted(str(asked.condition), "the value must be a number of MiB; it stays")
+
+    def number(value: str, sign: str) -> str:
+        return f'{asked.memory}.compareTo(quantity("{value}Mi")) {sign} 0'
+
+    return _compared(asked, asked.memory, lambda value: number(value, "=="), number)
+
+
+def _generation(asked: _Asked) -> Selected | NotConverted:
+    read = asked.attribute("architecture")
+    lowered = f'{read}.lowerAscii().replace(" ", "-")'
+    return _compared(asked, read, lambda value: f"{lowered} == {_text(value.lower())}")
+
+
+def _model(asked: _Asked) -> Selected | NotConverted:
+    """The names of Google's clusters: nvidia-tesla-v100, nvidia-a100-80gb; and the bare name of a vendor."""
+    read = asked.attribute("productName")
+
+    def one(value: str) -> str:
+        if value in _VENDORS:
+            return f"{asked.attribute('vendor')} == {_text(value)}"
+        found = _MODEL.fullmatch(value)
+        model = _GKE_PRODUCTS.get(value) or (found["model"].upper() if found else value)
+        memory = (
+            f".*{found['memory'].upper()}"
+            if found and found["memory"] and value not in _GKE_PRODUCTS
+            else ""
+        )
+        pattern = rf"(^|[ -]){re.escape(model)}($|[ -]){memory}"
+        return f"{read}.matches({_text(pattern)})"
+
+    return _compared(asked, read, one)
+
+
+def _version(name: str, part: str) -> Callable[[_Asked], Selected | NotConverted]:
+    def rule(asked: _Asked) -> Selected | NotConverted:
+        if not all(value.isdecimal() for value in asked.condition.values):
+            return NotConverted(str(asked.condition), "the value must be a number; it stays")
+        read = asked.attribute(name)
+        number = f"{read}.{part}()"
+        return _compared(
+            asked,
+            read,
+            lambda value: f"{number} == {value}",
+            lambda value, sign: f"{number} {sign} {value}",
+        )
+
+    return rule
+
+
+def _always(asked: _Asked) -> Selected | NotConverted:
+    if asked.condition.values == ("true",) or asked.condition.operator == "Exists":
+        return Selected("")
+    return NotConverted(str(asked.condition), _NODES)
+
+
+def _stays(reason: str) -> Callable[[_Asked], Selected | NotConverted]:
+    return lambda asked: NotConverted(str(asked.condition), reason)
+
+
+def _text(value: str) -> str:
+    """Return the value as a literal of CEL: that of JSON is one, and its escapes are the same."""
+    return json.dumps(value)
+
+
+_RULES: Mapping[str, Callable[[_Asked], Selected | NotConverted]] = {
+    "nvidia.com/gpu.product": _product,
+    "nvidia.com/gpu.memory": _memory,
+    "nvidia.com/gpu.family": _generation,
+    "nvidia.com/gpu.compute.major": _version("cudaComputeCapability", "major"),
+    "nvidia.com/gpu.compute.minor": _version("cudaComputeCapability", "minor"),
+    "nvidia.com/cuda.driver.major": _version("driverVersion", "major"),
+    "nvidia.com/cuda.driver.minor": _version("driverVersion", "minor"),
+    "nvidia.com/gpu.present": _always,
+    "nvidia.com/gpu.count": _stays(_COUNTED),
+    "nvidia.com/gpu.replicas": _stays(_NODES),
+    "nvidia.com/gpu.machine": _stays(_NODES),
+    "nvidia.com/mig.strategy": _stays(_NODES),
+    "nvidia.com/mig.capable": _stays(_NODES),
+    "accelerator": _model,
+    "cloud.google.com/gke-accelerator": _model,
+    "cloud.google.com/gke-accelerator-count": _stays(_COUNTED),
+    "gpu-type": _model,
+    "gpu-model": _model,
+    "gpu-product": _product,
+    "gpu-memory": _memory,
+    "gpu-generation": _generation,
+    "gpu-count": _stays(_COUNTED),
+    PRODUCT_LABEL: _product,
+    MEMORY_MIB_LABEL: _memory,
+    GENERATION_LABEL: _generation,
+    COUNT_LABEL: _stays(_COUNTED),
+    "amd.com/gpu.product-name": _product,
+    "gpu.intel.com/product": _product,
+}

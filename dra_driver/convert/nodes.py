@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a pod's conditions about its node are about devices, and become selectors of its requests? The others stay in the pod."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dra_driver.convert.labels import Condition, selector
+from dra_driver.convert.resources import NotConverted, Wanted
+from dra_driver.model.plugin_resources import is_device_label
+
+Object = dict[str, Any]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_VENDORS = {"nvidia.com": "nvidia", "amd.com": "amd", "gpu.intel.com": "intel"}
+_OF_WHOLE_GPU = "it is about the whole GPU, and a part of one does not say how it is; it stays"
+
+
+@dataclass(slots=True)
+class ChoiceOfNodes:
+    """The selectors for each request, and what stays."""
+
+    selectors: list[list[str]]
+    left: list[NotConverted] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Requests:
+    wanted: Sequence[Wanted]
+    products: Collection[str]
+
+    def of(self, condition: Condition) -> list[str] | NotConverted:
+        """Return the expression for each request, "" for one that needs none; or why the condition stays."""
+        vendor = _VENDORS.get(condition.key.partition("/")[0], "")
+        found: list[str] = []
+        for one in self.wanted:
+            if vendor and one.vendor != vendor:
+                found.append("")
+                continue
+            if one.is_part and "memory" in condition.key:
+                return NotConverted(str(condition), _OF_WHOLE_GPU)
+            answer = selector(condition, one.driver, self.products)
+            if isinstance(answer, NotConverted):
+                return answer
+            found.append(answer.expression)
+        if vendor and not any(one.vendor == vendor for one in self.wanted):
+            return NotConverted(
+                str(condition), f"no container asks for a device of {vendor}; it stays"
+            )
+        return found
+
+
+def choice_of_nodes(
+    spec: Object, wanted: Sequence[Wanted], products: Collection[str]
+) -> ChoiceOfNodes:
+    """Take the conditions about devices out of a pod's spec, and return them as selectors."""
+    requests = _Requests(wanted, products)
+    found = ChoiceOfNodes([[] for _ in wanted])
+    _node_selector(spec, requests, found)
+    affinity = _inside(_inside(spec, "affinity"), "nodeAffinity")
+    required = _inside(affinity, _REQUIRED)
+    terms = required.get("nodeSelectorTerms")
+    if isinstance(terms, list) and all(isinstance(one, dict) for one in terms):
+        _terms(terms, requests, found)
+        if not terms:
+            _drop_affinity(spec)
+    _preferences(affinity, found)
+    return found
+
+
+def _inside(content: Object, name: str) -> Object:
+    found = content.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _take(found: ChoiceOfNodes, expressions: Sequence[str]) -> None:
+    for mine, expression in zip(found.selectors, expressions, strict=True):
+        if expression:
+            mine.append(expression)
+
+
+def _node_selector(spec: Object, requests: _Requests, found: ChoiceOfNodes) -> None:
+    labels = _inside(spec, "nodeSelector")
+    for key, value in list(labels.items()):
+        if not is_device_label(str(key)):
+            continue
+        answer = requests.of(Condition(str(key), "In", (str(value),)))
+        if isinstance(answer, NotConverted):
+            found.left.append(answer)
+        else:
+            _take(found, answer)
+            del labels[key]
+    if "nodeSelector" in spec and not labels:
+        del spec["nodeSelector"]
+
+
+def _terms(terms: list[Object], requests: _Requests, found: ChoiceOfNodes) -> None:
+    if len(terms) == 1:
+        _single_term(terms, requests, found)
+        return
+    all_of: list[list[str]] = []
+    for term in terms:
+        expressions = term.get("matchExpressions")
+        conditions = [_condition(one) for one in expressions or ()]
+        about = [one for one in conditions if is_device_label(one.key)]
+        if not about:
+            return
+        answers = [requests.of(one) for one in conditions]
+        stays = next((one for one in answers if isinstance(one, NotConverted)), None)
+        if stays is not None or term.get("matchFields") or len(about) < len(conditions):
+            text = " or ".join(str(one) for one in about)
+            reason = (
+                "one of several terms has another condition, so none can be taken out; all stay"
+            )
+            found.left.append(NotConverted(text, stays.reason if stays else reason))
+            return
+        all_of.append([_both(one) for one in zip(*answers, strict=True)])
+    _take(found, [_either(one) for one in zip(*all_of, strict=True)])
+    terms.clear()
+
+
+def _both(expressions: Sequence[Any]) -> str:
+    return " && ".join(f"({one})" for one in expressions if one)
+
+
+def _either(expressions: Sequence[str]) -> str:
+    """Return that one of the terms holds; "" if one of them asks nothing of the device."""
+    return " || ".join(f"({one})" for one in expressions) if all(expressions) else ""
+
+
+def _single_term(terms: list[Object], requests: _Requests, found: ChoiceOfNodes) -> None:
+    term = terms[0]
+    kept = []
+    for one in term.get("matchExpressions") or ():
+        condition = _condition(one)
+        answer: list[str] | NotConverted | None = None
+        if is_device_label(condition.key):
+            answer = requests.of(condition)
+        if isinstance(answer, list):
+            _take(found, answer)
+            continue
+        if answer is not None:
+            found.left.append(answer)
+        kept.append(one)
+    if kept:
+        term["matchExpressions"] = kept
+        return
+    term.pop("matchExpressions", None)
+    if not term:
+        terms.clear()
+
+
+def _condition(expression: object) -> Condition:
+    found = expression if isinstance(expression, dict) else {}
+    values = found.get("values")
+    texts = tuple(map(str, values)) if isinstance(values, list) else ()
+    return Condition(str(found.get("key", "")), str(found.get("operator", "")), texts)
+
+
+def _drop_affinity(spec: Object) -> None:
+    """Remove the empty parts of the affinity: an empty list of terms would match no node."""
+    affinity = spec["affinity"]
+    del affinity["nodeAffinity"][_REQUIRED]
+    if not affinity["nodeAffinity"]:
+        del affinity["nodeAffinity"]
+    if not affinity:
+        del spec["affinity"]
+
+
+def _preferences(affinity: Object, found: ChoiceOfNodes) -> None:
+    preferred = affinity.get(_PREFERRED)
+    for one in preferred if isinstance(preferred, list) else ():
+        term = _inside(one, "preference") if isinstance(one, dict) else {}
+        for expression in term.get("matchExpressions") or ():
+            condition = _condition(expression)
+            if is_device_label(condition.key):
+                reason = "it is a preference; a claim has firstAvailable for alternatives in an order; it stays"
+                found.left.append(NotConverted(str(condition), reason))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a request of a claim look like that asks for the same as an extended resource of a vendor's plugin?
+
+The plugin gives each container devices of its own, so each amount becomes one request. The class and the driver are those that this driver's
+chart installs; both can be chosen.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from dra_driver.model.names import DOMAIN
+from dra_driver.model.plugin_resources import is_device_resource
+
+NVIDIA_DRIVER = "gpu.nvidia.com"
+_MIG = re.compile(r"nvidia\.com/mig-(?P<profile>.+)")
+_MEDIA = re.compile(r"\.(me|me\.all|gfx)(?=$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user chose instead of the usual: a class for all requests, and the driver whose attributes the selectors read."""
+
+    device_class: str = ""
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request: its class, the driver and vendor of its devices, its selectors, and the capacity that a share needs.
+
+    `is_part`: the devices are parts of a GPU. `shared`: the resource was a share of a device, so that all pods of the workload use one claim. `notes` say what differs.
+    """
+
+    device_class: str
+    driver: str
+    vendor: str
+    count: int
+    selectors: tuple[str, ...] = ()
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    is_part: bool = False
+    shared: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotConverted:
+    """Why something stays as it is, and what to do."""
+
+    what: str
+    reason: str
+
+
+def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted | None:
+    """Return the request for an amount of a resource; None if the resource is none of devices."""
+    if not is_device_resource(name):
+        return None
+    if not amount.isdecimal() or int(amount) < 1:
+        return NotConverted(f"{name}: {amount}", "the amount must be a whole number from 1")
+    if found := _MIG.fullmatch(name):
+        return _mig(found["profile"], int(amount), choice)
+    if name.startswith("nvidia.com/gpu.shared") or name.startswith("aliyun.com/"):
+        return _share(name, int(amount), choice)
+    vendor = next((one for prefix, one in _VENDORS.items() if name.startswith(prefix)), "")
+    if not vendor:
+        reason = (
+            "the driver does not publish AMD's partitions yet; ask for a whole GPU of class amd-gpu"
+        )
+        return NotConverted(f"{name}: {amount}", reason)
+    return _of(vendor, int(amount), choice)
+
+
+_VENDORS: Mapping[str, str] = {
+    "nvidia.com/gpu": "nvidia",
+    "amd.com/gpu": "amd",
+    "habana.ai/": "habana",
+    "gpu.intel.com/": "intel",
+}
+_USUAL: Mapping[str, tuple[str, str]] = {
+    "nvidia": ("gpu.nvidia.com", NVIDIA_DRIVER),
+    "mig": ("mig.nvidia.com", NVIDIA_DRIVER),
+    "amd": ("amd-gpu", DOMAIN),
+    "intel": ("intel-gpu", DOMAIN),
+    "habana": ("gaudi", DOMAIN),
+}
+"""The class and the driver for each vendor's devices."""
+
+
+def _of(vendor: str, count: int, choice: Choice, *selectors: str) -> Wanted:
+    device_class, driver = usual(vendor, choice)
+    maker = "nvidia" if vendor == "mig" else vendor
+    return Wanted(device_class, driver, maker, count, selectors, is_part=vendor == "mig")
+
+
+def usual(vendor: str, choice: Choice) -> tuple[str, str]:
+    """Return the class and the driver for a vendor's devices."""
+    device_class, driver = _USUAL[vendor]
+    return choice.device_class or device_class, choice.driver or driver
+
+
+def _mig(profile: str, count: int, choice: Choice) -> Wanted:
+    driver = usual("mig", choice)[1]
+    # In a resource's name a dot stands for the plus of a profile: 1g.5gb.me is 1g.5gb+me.
+    written = _MEDIA.sub(r"+\1", profile)
+    attribute = f'device.attributes["{driver}"].profile'
+    return _of("mig", count, choice, f'{attribute} == "{written}"')
+
+
+def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
+    if name == "aliyun.com/gpu-mem":
+        return _memory(count, choice)
+    if name == "aliyun.com/gpu-count":
+        reason = (
+            "it says over how many GPUs aliyun.com/gpu-mem is spread; write one request for each"
+        )
+        return NotConverted(f"{name}: {count}", reason)
+    if count > 1:
+        reason = "shares are no part of a GPU's power: two of them are not more than one; ask for 1"
+        return NotConverted(f"{name}: {count}", reason)
+    note = "the pods that use this claim take turns on one GPU; pods with another claim do not share it"
+    return replace(_of("nvidia", 1, choice), shared=True, notes=(note,))
+
+
+def _memory(count: int, choice: Choice) -> Wanted:
+    note = f"a device that allows several allocations gives a share of {count}Gi; of any other, the claim gets the whole device, if it has so much"
+    return replace(_of("nvidia", 1, choice), capacity={"memory": f"{count}Gi"}, notes=(note,))

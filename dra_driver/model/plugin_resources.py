@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By which names did pods ask for devices before claims? Extended resources of the vendors' plugins, and labels of nodes.
+
+`check` tells what each is today, `convert` writes the claim.
+"""
+
+import re
+
+_RESOURCES = re.compile(
+    r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/(gpu|[a-z]+_[a-z0-9]+)|gpu\.intel\.com/(i915|xe)"
+    r"|habana\.ai/gaudi|aliyun\.com/gpu-(mem|count)"
+)
+_INVENTED = re.compile(r"(nvidia|amd)\.com/gpu[.-](type|model|product|name|memory|mem)")
+_LABELS = re.compile(
+    r"nvidia\.com/(gpu|cuda)\.(product|memory|count|family|machine|replicas|present|compute\.(major|minor)|driver.*)"
+    r"|nvidia\.com/mig\.(strategy|capable)|cloud\.google\.com/gke-accelerator(-count)?"
+    r"|accelerator|gpu-(count|memory|generation|model|product|type)"
+    r"|gpu\.dra-driver\.dev/(product|memory-mib|generation|count)"
+    r"|amd\.com/gpu\.(product-name|vram|family)|gpu\.intel\.com/product"
+)
+
+
+def is_device_resource(name: str) -> bool:
+    """Return whether a plugin of a vendor offers devices, or parts of them, by this name."""
+    return _RESOURCES.fullmatch(name) is not None
+
+
+def is_invented_resource(name: str) -> bool:
+    """Return whether the name looks as if it chose a kind of GPU. No plugin offers such a resource: an amount cannot be a name."""
+    return _INVENTED.fullmatch(name) is not None
+
+
+def is_device_label(key: str) -> bool:
+    """Return whether the label of a node says something of its devices."""
+    return _LABELS.fullmatch(key) is not None
