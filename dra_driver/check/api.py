@@ -5,14 +5,14 @@ Source: k8s.io/kubernetes pkg/apis/resource/{types.go,validation}.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, at, entries, mapping, steps
-from dra_driver.check.older_forms import is_older
+from dra_driver.check.older_forms import WITHDRAWN, is_older
 from dra_driver.check.parts import devices_path, expressions, is_of_dra, requests
 from dra_driver.explain.readable import bad_quantity
 from dra_driver.explain.subject.manifest import KINDS
@@ -34,7 +34,7 @@ MOST_TOLERATIONS = 16
 LONGEST_EXPRESSION = 10 * 1024
 LONGEST_PARAMETERS = 10 * 1024
 _WHAT = "the API server would refuse it"
-_PATH = re.compile(r"(?:spec|metadata)(?:\.\w+|\[\d+\])*")
+_PATH = re.compile(r"\b(?:spec|metadata)(?:\.\w+|\[[^\]]+\])*")
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _NO_FIELD = re.compile(r"has no field|no field ")
 _MORE_THAN = re.compile(r"at most \d+ are allowed|has more than \d+")
@@ -46,6 +46,8 @@ _REFERENCE = re.compile(r"container \S+ uses the claim ")
 def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
     """Yield what the API server would refuse in one object. `served` are the versions of resource.k8s.io; empty if not known."""
     group, version = group_and_version(one.content)
+    if is_of_dra(one) and one.kind in WITHDRAWN:
+        return  # told as an older form
     problem = kind_refusal(one.content, served)
     rewritten = is_of_dra(one) and is_understood(one.content) and is_older(version)
     if problem and not (rewritten and (not served or "v1" in served)):
@@ -115,10 +117,13 @@ def _malformed(one: Given, error: str, base: Path) -> Finding:
 
 
 def _refused(one: Given, problem: str, base: Path) -> Finding:
-    found = _PATH.match(problem)
-    inner = steps(found[0]) if found else ()
-    whole = inner if base and found and found[0].startswith(f"{_text(base)}.") else (*base, *inner)
-    path = _there(one, _without_exactly(one, whole), problem)
+    found = _PATH.search(problem)
+    text = found[0] if found else ""
+    # The path is that of the pod, or of its template in a workload.
+    is_whole = base and text.startswith(f"{_text(base)}.")
+    inner = steps(text, one.content if is_whole or not base else at(one.content, base))
+    path = inner if is_whole else (*base, *inner)
+    path = _there(one, _without_exactly(one, path), problem)
     rule = "api-value"
     if _NO_FIELD.search(problem):
         rule = "api-field"
@@ -202,8 +207,8 @@ def _parameters(one: Given, path: Path) -> Iterator[Finding]:
             yield _too_long(one, inner, length, LONGEST_PARAMETERS)
 
 
-def _length(value: object, encode: Callable[[object], bytes] = msgspec.json.encode) -> int:
+def _length(value: object) -> int:
     try:
-        return len(encode(value))
+        return len(msgspec.json.encode(value))
     except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return 0  # told as malformed

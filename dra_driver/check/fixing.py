@@ -44,7 +44,8 @@ def fix(text: str, findings_of: Callable[[str], Sequence[Finding]]) -> Fixed:
 
 
 def _key(finding: Finding) -> tuple[str, int, str, str]:
-    return finding.rule, finding.document, finding.subject, finding.path
+    # Not the path: another correction of the object may change it.
+    return finding.rule, finding.document, finding.subject, finding.message
 
 
 def _changed(text: str, finding: Finding) -> str | None:
@@ -77,10 +78,8 @@ def _differs_only_by(before: Any, after: Any, wanted: Mapping[str, object]) -> b
     if after == wanted:
         return True
     old, new = (list(_items(one)) for one in (before, after))
-    if len(old) != len(new):
-        return False
-    changed = [item for place, item in enumerate(new) if item != old[place]]
-    return changed == [wanted]
+    changed = [item for item, one in zip(new, old, strict=False) if item != one]
+    return len(old) == len(new) and changed == [wanted]
 
 
 def _items(content: Any) -> Iterator[Any]:
@@ -95,6 +94,7 @@ def _items(content: Any) -> Iterator[Any]:
 def applied(text: str, edit: Edit) -> str | None:
     """Return the text after one edit; None if `old` is not exactly once in its part."""
     part = text[edit.start : edit.end]
+    new = edit.new.replace("\n", "\r\n") if "\r\n" in text else edit.new
     if edit.indent:
         first, *lines = part.split("\n")
         space = " " * edit.indent
@@ -102,5 +102,5 @@ def applied(text: str, edit: Edit) -> str | None:
     elif edit.old and part.count(edit.old) != 1:
         return None
     else:
-        part = part.replace(edit.old, edit.new) if edit.old else edit.new + part
+        part = part.replace(edit.old, new) if edit.old else new + part
     return text[: edit.start] + part + text[edit.end :]

@@ -2,7 +2,7 @@
 """The objects that are checked, and what is known besides."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from dra_driver.model.yaml_documents import NOWHERE, Path, Place, Places
 Object = Mapping[str, Any]
 NVIDIA_DRIVER = "gpu.nvidia.com"
 """The name of NVIDIA's own driver, under which this driver can run too."""
-_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,22 @@ class Known:
         return tuple(dict.fromkeys((self.driver, DOMAIN, NVIDIA_DRIVER)))
 
 
-def steps(text: str) -> Path:
-    """Return the path for a text such as spec.requests[0].name."""
-    return tuple(
-        int(found[2]) if found[2] is not None else found[1] for found in _STEP.finditer(text)
-    )
+def steps(text: str, content: object = None) -> Path:
+    """Return the path for a text such as spec.requests[0].name.
+
+    With `content` an entry of a list may also be named, as in spec.containers[main].resources.limits[nvidia.com/gpu].
+    """
+    path: list[Hashable] = []
+    for found in _STEP.finditer(text):
+        inner = at(content, path)
+        step: Hashable = found[1] or found[2]
+        if found[2] is not None and found[2].isdecimal():
+            step = int(found[2])
+        elif found[2] is not None and isinstance(inner, list):
+            names = [mapping(one).get("name") for one in inner]
+            step = names.index(found[2]) if found[2] in names else step
+        path.append(step)
+    return tuple(path)
 
 
 def mapping(value: object) -> Object:

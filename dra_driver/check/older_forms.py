@@ -28,9 +28,9 @@ WITHDRAWN = (
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
 _INDENT = 2
 _MEMORY = re.compile(
-    r"""device\.attributes\[\s*(['"])memory\1\s*\]\s*(==|!=|>=|<=|>|<)\s*(\d+)"""
-    r"""|device\.attributes\[\s*(['"])(?P<domain>[^'"\]]+)\4\s*\]\.memory\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>\d+)"""
+    r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>\d+)"""
 )
+"""The form of the first guides. Their numbers are MiB, as nvidia-smi shows them."""
 _NOT_EXACT = "the place in the file is not known exactly (an alias, brackets, or fields in another order): write it by hand"
 NVIDIA = ".nvidia.com"
 
@@ -106,12 +106,12 @@ def _nested(
     names = list(request)
     place = one.exact(path)
     keys = [one.key((*path, name)) for name in names]
-    if place is None or place.style != "-" or None in keys or names[0] != "name" or len(names) == 1:
+    if place is None or place.style != "-" or names[0] != "name":
         return None
-    first = one.key((*path, names[1]))
+    first = keys[1]
+    if first is None or None in keys:
+        return None  # a key that comes from a merge (<<)
     last = _end(one, path)
-    if first is None or last is None:
-        return None
     margin = " " * (first.column - 1)
     return [
         Edit(first.start, first.start, "", f"exactly:\n{margin}{' ' * _INDENT}", content),
@@ -119,15 +119,14 @@ def _nested(
     ]
 
 
-def _end(one: Given, path: Path) -> int | None:
+def _end(one: Given, path: Path) -> int:
     """Return the end of the last scalar at or below the path. What follows in its line (a comment) does not matter for the indent."""
     whole = (*one.base, *path)
-    ends = [
+    return max(
         place.end
         for inner, place in one.places.values.items()
         if inner[: len(whole)] == whole and len(inner) > len(whole)
-    ]
-    return max(ends, default=None)
+    )
 
 
 def _memory(one: Given, driver: str) -> Iterator[Finding]:
@@ -135,8 +134,8 @@ def _memory(one: Given, driver: str) -> Iterator[Finding]:
         found = _MEMORY.search(expression.text)
         if found is None:
             continue
-        domain = found["domain"] or _domain(one, expression.path, driver)
-        sign, number = found["sign"] or found[2], found["number"] or found[3]
+        domain = _domain(one, expression.path, driver)
+        sign, number = found["sign"], found["number"]
         new = f'device.capacity["{domain}"].memory.compareTo(quantity("{number}Mi")) {sign} 0'
         text = expression.text[: found.start()] + new + expression.text[found.end() :]
         edit = _text_edit(

@@ -21,6 +21,7 @@ from dra_driver.check.parts import (
     pod_of,
     requests,
 )
+from dra_driver.model.cluster import ClusterState
 from dra_driver.model.printable import printable
 from dra_driver.model.yaml_documents import Path
 
@@ -47,7 +48,7 @@ def objects(given: Sequence[Given], known: Known) -> Objects:
     """Collect what the files and the cluster have."""
     found = Objects()
     if known.state is not None:
-        _of_cluster(found, known)
+        _of_cluster(found, known.state)
     for one in given:
         if is_of_dra(one) and one.kind == "DeviceClass":
             found.classes.add(name_in(one))
@@ -60,10 +61,7 @@ def objects(given: Sequence[Given], known: Known) -> Objects:
     return found
 
 
-def _of_cluster(found: Objects, known: Known) -> None:
-    state = known.state
-    if state is None:
-        return
+def _of_cluster(found: Objects, state: ClusterState) -> None:
     found.complete = True
     found.classes.update(one.metadata.name for one in state.device_classes)
     pairs: tuple[tuple[str, Sequence[Any]], ...] = (

@@ -98,7 +98,7 @@ def _read(
         problem, action = names.problem(path)
         if problem:
             told.add(path)
-            where = _where(one, expression, parsed.offsets.get(part.id))
+            where = _where(one, expression, parsed.offsets[part.id])
             yield one.finding("cel-name", expression.path, problem, action, **where)
     for part in _all(parsed.root):
         if isinstance(part, Call) and part.function in _COMPARED:
@@ -125,14 +125,15 @@ def _types(
 ) -> Iterator[Finding]:
     for left, right in (part.args, reversed(part.args)):
         path = path_of(left)
-        if path is None or not isinstance(right, Constant):
+        # A capacity has a type, so that the compiler refuses such a comparison. An attribute has its type only in a device.
+        if path is None or path.kind != "attributes" or not isinstance(right, Constant):
             continue
         kind, value = names.kind_of(path), right.value
         fitting = _FITTING.get(kind)
         if kind == "" or (fitting and isinstance(value, fitting) and _same_truth(kind, value)):
             continue
         what, action = _right(path, kind, value)
-        where = _where(one, expression, offsets.get(part.id))
+        where = _where(one, expression, offsets[part.id])
         yield one.finding("cel-type", expression.path, what, action, **where)
 
 
@@ -146,11 +147,6 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
     read = f'device.{path.kind}["{path.domain}"].{path.name}'
     what = f"{path.name} is a {kind}, and is compared with {shown}"
     match kind:
-        case "quantity":
-            return (
-                what,
-                f'write {read}.compareTo(quantity("{value}")) >= 0, or another comparison with 0',
-            )
         case "version":
             return what, f'write {read}.compareTo(semver("{value}")) >= 0, with three numbers'
         case "list of strings":
@@ -159,9 +155,7 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
             return what, f"compare it with a value of the type {kind}"
 
 
-def _where(one: Given, expression: Expression, offset: int | None) -> dict[str, int]:
-    if offset is None:
-        return {}
+def _where(one: Given, expression: Expression, offset: int) -> dict[str, int]:
     before = expression.text[:offset]
     line = before.count("\n") + 1
     column = offset - (before.rfind("\n") + 1) + 1

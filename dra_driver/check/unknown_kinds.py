@@ -54,7 +54,7 @@ def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
     seen: set[tuple[str, str]] = set()
     for one in given:
         kind = (group_and_version(one.content)[0], one.kind)
-        if kind in seen or is_known(one.content):
+        if kind in seen or is_known(one.content) or kind_refusal(one.content, ()):
             continue
         seen.add(kind)
         has_pods = "its pods are not looked at" in passed_over(one.content)

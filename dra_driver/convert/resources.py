@@ -59,7 +59,7 @@ def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted | No
         return NotConverted(f"{name}: {amount}", "the amount must be a whole number from 1")
     if found := _MIG.fullmatch(name):
         return _mig(found["profile"], int(amount), choice)
-    if name.startswith("nvidia.com/gpu.shared") or name.startswith("aliyun.com/"):
+    if name.startswith(("nvidia.com/gpu.shared", "aliyun.com/")):
         return _share(name, int(amount), choice)
     vendor = next((one for prefix, one in _VENDORS.items() if name.startswith(prefix)), "")
     if not vendor:

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits of the API, and everything that the API server refuses, not only the first."""
+
+import pytest
+
+from dra_driver.check.check import check
+from dra_driver.check.given import Given, Known
+from dra_driver.model.cluster import ClusterState
+from tests.unit.check.findings import brief, claim, found, pod
+
+REFUSED = "the API server would refuse it: "
+_CLASS = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}\nspec:\n"
+_TOLERATION = "{key: a, operator: Exists}"
+_SELECTOR = "{cel: {expression: 'true'}}"
+
+
+def many(entry: str, number: int) -> str:
+    return f"[{', '.join([entry] * number)}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            claim(f"deviceClassName: gpu\nselectors: {many(_SELECTOR, 33)}"),
+            "10 api-limit: REFUSEDselectors has 33 entries, at most 32 are allowed",
+        ),
+        (
+            claim(f"deviceClassName: gpu\ntolerations: {many(_TOLERATION, 17)}"),
+            "10 api-limit: REFUSEDtolerations has 17 entries, at most 16 are allowed",
+        ),
+        (
+            _CLASS + f"  selectors: {many(_SELECTOR, 33)}\n",
+            "5 api-limit: REFUSEDselectors has 33 entries, at most 32 are allowed",
+        ),
+        (
+            _CLASS + "  config: [{opaque: {driver: d.example, parameters: 3}}]\n",
+            "5 api-value: REFUSEDparameters must be a mapping",
+        ),
+        (_CLASS + "  config: [{}]\n", "5 api-value: REFUSEDit has no opaque"),
+        (
+            _CLASS
+            + f"  config: [{{opaque: {{driver: d.example, parameters: {{a: {'x' * 10240}}}}}}}]\n",
+            "5 api-limit: REFUSEDparameters has 10,248 bytes, at most 10,240 are allowed",
+        ),
+        (
+            _CLASS + f"  selectors: [{{cel: {{expression: \"'{'x' * 10240}' == ''\"}}}}]\n",
+            "5 api-limit: REFUSEDexpression has 10,248 bytes, at most 10,240 are allowed",
+        ),
+        (
+            claim("deviceClassName: gpu")
+            + "    constraints: "
+            + many("{matchAttribute: a.example/b}", 33)
+            + "\n",
+            "10 api-limit: REFUSEDconstraints has 33 entries, at most 32 are allowed",
+        ),
+        (
+            claim("deviceClassName: gpu")
+            + f"    config: [{{requests: {many('gpu', 33)}, opaque: {{driver: d.example, parameters: {{}}}}}}]\n",
+            "10 api-limit: REFUSEDrequests has 33 entries, at most 32 are allowed",
+        ),
+        (
+            claim("deviceClassName: gpu") + "      - {name: gpu}\n" * 32,
+            "6 api-limit: REFUSEDspec.devices.requests has 33 requests, at most 32 are allowed",
+        ),
+    ],
+    ids=[
+        *("selectors", "tolerations", "class", "parameters", "opaque", "long", "expression"),
+        *("constraints", "references", "requests"),
+    ],
+)
+def test_the_limits_of_the_api_are_known(text: str, expected: str) -> None:
+    assert expected.replace("REFUSED", REFUSED) in brief(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        claim(
+            f"deviceClassName: gpu\nselectors: {many(_SELECTOR, 32)}\ntolerations: {many(_TOLERATION, 16)}"
+        ),
+        _CLASS
+        + f"  config: [{{opaque: {{driver: d.example, parameters: {{a: {'x' * 10232}}}}}}}]\n",
+        _CLASS + f"  selectors: [{{cel: {{expression: \"'{'x' * 10232}' == ''\"}}}}]\n",
+    ],
+    ids=["entries", "parameters", "expression"],
+)
+def test_what_is_just_within_a_limit_is_right(text: str) -> None:
+    assert brief(text) == []
+
+
+def test_all_mistakes_of_an_object_are_told() -> None:
+    text = claim("deviceClassName: gpu\ncount: -1\nallocationMod: All\nallocationMode: None")
+    assert [(one.line, one.rule) for one in found(text)] == [(11, "api-field"), (12, "api-value")]
+
+
+def test_a_value_that_json_does_not_have_is_malformed() -> None:
+    assert brief("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {a: .nan, 2: x}\n")
+
+
+def test_parameters_that_json_does_not_have_are_malformed() -> None:
+    parameters = {"a": "\ud800"}
+    config = [{"opaque": {"driver": "d.example", "parameters": parameters}}]
+    content = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "c"},
+        "spec": {"config": config},
+    }
+    assert [one.rule for one in check([Given(content)], Known())] == ["api-malformed"]
+
+
+def test_an_older_request_is_shown_as_it_is_written() -> None:
+    text = claim("deviceClassName: gpu\nallocationMode: Some")
+    older = (
+        text.replace("resource.k8s.io/v1\n", "resource.k8s.io/v1beta1\n")
+        .replace("        exactly:\n", "")
+        .replace("          ", "        ")
+    )
+    assert [(one.rule, one.line, one.path) for one in found(older)] == [
+        ("old-version", 1, "apiVersion"),
+        ("api-value", 9, "spec.devices.requests[0].allocationMode"),
+    ]
+
+
+def test_a_version_that_the_cluster_does_not_serve_is_an_error() -> None:
+    text = "apiVersion: resource.k8s.io/v1beta1\nkind: DeviceClass\nmetadata: {name: c}\nspec: {}\n"
+    served = Known(state=ClusterState(served=("v1", "v1beta2")))
+    assert brief(text, served) == [
+        "1 api-version: resource.k8s.io/v1beta1 is not served by this cluster"
+    ]
+    older = Known(state=ClusterState(served=("v1beta1",)))
+    assert brief(text, older) == []
+    assert brief(text.replace("v1beta1", "v1"), older)[0].startswith(
+        f"1 api-version: {REFUSED}v1 is not served here; in v1beta1 this is written"
+    )
+
+
+def test_invented_resources_hide_no_other_mistake() -> None:
+    text = pod("resources: {limits: {nvidia.com/gpu.model: A100}}\nrestartPolicyRule: x")
+    assert [one.rule for one in found(text)] == ["invented-resource", "api-field"]

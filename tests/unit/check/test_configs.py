@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opaque configuration: kinds, fields, values, and the name of the driver."""
+
+import pytest
+
+from dra_driver.backends.nvidia.config import KINDS, NO_MPS, NO_VFIO
+from dra_driver.backends.simulated_config import LABEL
+from dra_driver.check.given import Known
+from tests.unit.check.findings import claim, found
+
+KNOWN = Known(kinds=(*KINDS, LABEL))
+_V1 = "apiVersion: resource.nvidia.com/v1beta1"
+
+
+def with_config(parameters: str, driver: str = "gpu.nvidia.com") -> str:
+    return (
+        claim("deviceClassName: gpu.nvidia.com")
+        + f"    config:\n      - opaque:\n          driver: {driver}\n          parameters: {parameters}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rule", "message", "action"),
+    [
+        (
+            "{kind: GpuConfig, apiVersion: resource.nvidia.com/v1}",
+            "config-kind",
+            "the driver knows no configuration resource.nvidia.com/v1 GpuConfig",
+            "did you mean resource.nvidia.com/v1beta1 GpuConfig?",
+        ),
+        (
+            f"{{{_V1}, kind: GpuConfi}}",
+            "config-kind",
+            "the driver knows no configuration resource.nvidia.com/v1beta1 GpuConfi",
+            "did you mean resource.nvidia.com/v1beta1 GpuConfig?",
+        ),
+        (
+            "{apiVersion: zzz, kind: q}",
+            "config-kind",
+            "the driver knows no configuration zzz q",
+            f"known are {', '.join(map(str, KNOWN.kinds))}",
+        ),
+        (
+            f"{{{_V1}, kind: GpuConfig, sharin: {{}}}}",
+            "config-value",
+            "GpuConfig: sharin: unknown field; known are sharing",
+            "docs/reference/kinds.md has the fields and their values",
+        ),
+        (
+            f"{{{_V1}, kind: VfioDeviceConfig}}",
+            "config-value",
+            "VfioDeviceConfig is refused",
+            NO_VFIO,
+        ),
+    ],
+)
+def test_configurations_are_read_as_the_driver_reads_them(
+    parameters: str, rule: str, message: str, action: str
+) -> None:
+    (one,) = found(with_config(parameters), KNOWN)
+    assert (one.rule, one.message, one.action, one.line) == (rule, message, action, 13)
+
+
+def test_what_the_driver_does_not_do_is_told() -> None:
+    (one,) = found(with_config(f"{{{_V1}, kind: GpuConfig, sharing: {{strategy: MPS}}}}"), KNOWN)
+    assert one.rule == "config-value"
+    assert NO_MPS in one.message
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        f"{{{_V1}, kind: GpuConfig, sharing: {{strategy: TimeSlicing}}}}",
+        "{apiVersion: gpu.dra-driver.dev/v1alpha1, kind: DeviceConfig, label: x}",
+    ],
+)
+def test_right_configurations_are_right(parameters: str) -> None:
+    assert found(with_config(parameters), KNOWN) == []
+
+
+def test_configurations_of_other_drivers_are_theirs() -> None:
+    assert found(with_config("{a: 1}", "other.example.com"), KNOWN) == []
+    (one,) = found(with_config("{a: 1}", "gpu.nvidia.co"), KNOWN)
+    assert (one.rule, one.line, one.action) == ("config-kind", 12, "did you mean gpu.nvidia.com?")
+
+
+def test_classes_have_configurations_too() -> None:
+    text = (
+        "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}\nspec:\n  config:\n"
+        "    - opaque: {driver: gpu.dra-driver.dev, parameters: {apiVersion: gpu.dra-driver.dev/v1alpha1, kind: DeviceConfig, label: 3}}\n"
+    )
+    (one,) = found(text, KNOWN)
+    assert (one.rule, one.path) == ("config-value", "spec.config[0].opaque.parameters.label")
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [
+        ("memor", "did you mean memory?"),
+        ("gpu.nvidia.com/memor", "did you mean gpu.nvidia.com/memory?"),
+        ("zzzzz", "no device matches such a request"),
+    ],
+)
+def test_capacities_that_nobody_has_are_told(name: str, action: str) -> None:
+    (one,) = found(claim(f"deviceClassName: gpu\ncapacity: {{requests: {{{name}: 1Gi}}}}"))
+    assert (one.rule, one.action) == ("capacity-name", action)

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expressions: where a mistake stands in the file, what it costs, and what is compared with what."""
+
+import msgspec
+import pytest
+
+from dra_driver.check.given import Known
+from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.resource_claim import (
+    CELDeviceSelector,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceSelector,
+)
+from dra_driver.model.api.resource_slice import (
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from dra_driver.model.cluster import ClusterState
+from tests.unit.check.findings import brief, claim, found, rules, selector
+
+NVIDIA = 'device.attributes["gpu.nvidia.com"]'
+
+
+def with_selector(style: str, *lines: str) -> str:
+    more = "".join(f"\n          {line}" for line in lines)
+    return claim(
+        f"deviceClassName: gpu.nvidia.com\nselectors:\n  - cel:\n      expression: {style}{more}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        (selector(f"1 == 1 && {NVIDIA}.brnd == 'x'"), 12, 74),
+        (selector(f'1 == 1 && {NVIDIA}.brnd == "x"', "'"), 12, 75),
+        (with_selector('"1 == 1 && device.attributes[\\"gpu.nvidia.com\\"].brnd == 1"'), 12, 29),
+        (with_selector("|", "1 == 1 &&", f'{NVIDIA}.brnd == "x"'), 14, 0),
+        (with_selector(">-", "1 == 1 &&", f'{NVIDIA}.brnd == "x"'), 12, 29),
+    ],
+    ids=["plain", "single", "double", "literal", "folded"],
+)
+def test_a_name_is_told_at_its_place(text: str, line: int, column: int) -> None:
+    (one,) = [each for each in found(text) if each.rule == "cel-name"]
+    assert (one.line, one.column, one.action) == (line, column, "did you mean brand?")
+
+
+def test_a_value_of_an_alias_is_told_at_the_alias() -> None:
+    text = selector(f"{NVIDIA}.brnd == 'x'").replace("expression: ", "expression: &e ") + (
+        "      - name: other\n        exactly:\n          deviceClassName: gpu\n"
+        "          selectors: [{cel: {expression: *e}}]\n"
+    )
+    assert [(one.line, one.column) for one in found(text)] == [(12, 29), (16, 42)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "action"),
+    [
+        (
+            f'{NVIDIA}.driverVersion == "570.1.0"',
+            'driverVersion is a version, and is compared with "570.1.0"',
+            f'write {NVIDIA}.driverVersion.compareTo(semver("570.1.0")) >= 0, with three numbers',
+        ),
+        (
+            f'"0000:01:00.0" == {NVIDIA}.pairedNicPciBusIDs',
+            'pairedNicPciBusIDs is a list of strings, and is compared with "0000:01:00.0"',
+            f'write "0000:01:00.0" in {NVIDIA}.pairedNicPciBusIDs',
+        ),
+        (
+            f"{NVIDIA}.index == true",
+            "index is a int, and is compared with true",
+            "compare it with a value of the type int",
+        ),
+        (
+            f"{NVIDIA}.ccReady != 1",
+            "ccReady is a bool, and is compared with 1",
+            "compare it with a value of the type bool",
+        ),
+    ],
+)
+def test_a_comparison_with_another_type_is_told(expression: str, message: str, action: str) -> None:
+    told = [(one.rule, one.message, one.action) for one in found(selector(expression, "'"))]
+    assert told == [("cel-type", message, action)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "action"),
+    [
+        (
+            f"{NVIDIA}.memory == 1",
+            "memory is no attribute",
+            'write device.capacity["gpu.nvidia.com"].memory',
+        ),
+        (
+            'device.capacity["gpu.nvidia.com"].brand.isLessThan(quantity("1"))',
+            "brand is no capacity",
+            f"write {NVIDIA}.brand",
+        ),
+        (
+            'device.attributes["gpu.nvidia.co"].brand == "x"',
+            "no known driver has the domain gpu.nvidia.co",
+            "did you mean gpu.nvidia.com?",
+        ),
+        (
+            'device.attributes["brand"].value == "x"',
+            '"brand" is no domain',
+            'write for example device.attributes["gpu.dra-driver.dev"].brand',
+        ),
+        (
+            'device.attributes["colour"].value == "x"',
+            '"colour" is no domain of a driver',
+            "write the driver's name before the attribute",
+        ),
+        (
+            'device.capacity["gpu.nvidia.com"].zzzzzz.isLessThan(quantity("1"))',
+            "no device of gpu.nvidia.com has the capacity zzzzzz",
+            "known are compute, memory, addressableMemory,",
+        ),
+    ],
+)
+def test_names_that_nobody_has_are_told(expression: str, message: str, action: str) -> None:
+    one = found(selector(expression, "'"))[0]
+    assert (one.rule, one.message) == ("cel-name", message)
+    assert one.action.startswith(action)
+
+
+def test_the_cost_is_checked() -> None:
+    loops = "[1,2,3,4,5,6,7,8,9]"
+    expression = f"{loops}.all(a, {loops}.all(b, {loops}.all(c, {loops}.all(d, {loops}.all(e, {loops}.all(f, a < 10))))))"
+    (one,) = found(selector(expression, "'"))
+    assert one.rule == "cel-cost"
+    assert one.message.startswith("the API server estimates a cost of ")
+    assert one.message.endswith("for the expression, and refuses more than 1,000,000")
+
+
+def test_an_expression_says_where_it_stops() -> None:
+    (one,) = found(with_selector("|", "true &&", "nonsense"))
+    assert (one.rule, one.line) == ("cel-compile", 14)
+    assert one.message.startswith(
+        "the expression does not compile: undeclared reference to 'nonsense'"
+    )
+    assert one.detail == (" | nonsense", " | ^")
+
+
+def test_what_a_release_takes_only_in_stored_objects_is_told() -> None:
+    known = Known(state=ClusterState(kubernetes_version="v1.33.0"))
+    (one,) = [
+        each
+        for each in found(selector('semver("1.0.0", true).major() == 1', "'"), known)
+        if each.rule == "cel-compile"
+    ]
+    assert (
+        one.action
+        == "Kubernetes 1.33 takes this only in objects that it has already: use what 1.32 knows"
+    )
+
+
+def test_derived_attributes_are_compiled() -> None:
+    def text(expression: str) -> str:
+        return claim(
+            f"deviceClassName: gpu\nderivedAttributes:\n  - {{name: a.example/b, expression: '{expression}'}}\n  - {{name: a.example/c}}"
+        )
+
+    assert "cel-compile" not in rules(text("device.driver"))
+    assert "cel-compile" in rules(text("device.drive"))
+
+
+def attribute(text: str) -> DeviceAttribute:
+    return DeviceAttribute(string_value=text)
+
+
+CLUSTER = Known(
+    state=ClusterState(
+        resource_slices=(
+            ResourceSlice(
+                spec=ResourceSliceSpec(
+                    driver="card.example.com",
+                    node_name="n",
+                    pool=ResourcePool(name="n", generation=1, resource_slice_count=1),
+                    devices=[
+                        Device(
+                            name=f"d-{number}",
+                            attributes={
+                                "colour": attribute("red"),
+                                "x.example/y": attribute("z"),
+                                "gpu.nvidia.com/extra": DeviceAttribute(int_values=[1]),
+                            },
+                            capacity={
+                                "room": DeviceCapacity(value="1"),
+                                "x.example/size": DeviceCapacity(value="1"),
+                            },
+                        )
+                        for number in range(2)
+                    ],
+                )
+            ),
+        )
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('device.attributes["card.example.com"].colour == "red"', []),
+        (
+            'device.attributes["card.example.com"].color == "red"',
+            [
+                "12 cel-fails: the expression fails for device card.example.com/n/d-0: no such key: color",
+                "12 cel-name: no device of card.example.com has the attribute color",
+            ],
+        ),
+        (
+            'device.attributes["card.example.com"].colour == "blue"',
+            ["12 cel-no-device: none of the devices of class any matches the expression"],
+        ),
+        ('device.attributes["x.example"].y == "z" && has(device.capacity["x.example"].size)', []),
+        ('device.attributes["gpu.nvidia.com"].extra == [1]', []),
+    ],
+)
+def test_a_cluster_says_whether_a_device_matches(expression: str, expected: list[str]) -> None:
+    text = selector(expression, "'").replace(
+        "deviceClassName: gpu.nvidia.com", "deviceClassName: any"
+    )
+    assert [line for line in brief(text, CLUSTER) if "ref-class" not in line] == expected
+
+
+def test_a_request_is_asked_for_the_devices_of_its_class() -> None:
+    class_text = (
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: mine}\nspec:\n  selectors:\n"
+        "    - cel: {expression: 'device.driver == \"other.example\"'}\n    - {}\n"
+        "    - cel: {expression: 'nonsense'}\n    - cel: {expression: 'device.attributes[\"a.b\"].c'}\n"
+    )
+    text = selector('device.attributes["x.example"].none == "z"', "'").replace(
+        "gpu.nvidia.com", "mine"
+    )
+    told = [
+        one.message
+        for one in found(text + class_text, CLUSTER)
+        if one.rule.startswith("cel-no") or one.rule == "cel-fails"
+    ]
+    assert told == [
+        "none of the devices of class mine matches the expression",
+        "none of the devices matches the expression",
+        "the expression fails for device card.example.com/n/d-0: no such key: c",
+    ]
+
+
+def test_a_class_that_fails_for_a_device_does_not_leave_it() -> None:
+    class_text = (
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: mine}\nspec:\n  selectors:\n"
+        "    - cel: {expression: 'device.attributes[\"a.b\"].c'}\n"
+    )
+    text = selector("1 == 1").replace("gpu.nvidia.com", "mine")
+    told = [one.message for one in found(text + class_text, CLUSTER)]
+    assert told == [
+        "none of the devices of class mine matches the expression",
+        "the expression fails for device card.example.com/n/d-0: no such key: c",
+    ]
+
+
+def test_the_classes_of_the_cluster_count_too() -> None:
+    spec = DeviceClassSpec(
+        selectors=[DeviceSelector(cel=CELDeviceSelector(expression="false")), DeviceSelector()]
+    )
+    one = DeviceClass(metadata=ObjectMeta(name="none"), spec=spec)
+    known = Known(state=msgspec.structs.replace(CLUSTER.state, device_classes=(one,)))
+    text = selector("1 == 1").replace("gpu.nvidia.com", "none")
+    assert brief(text, known) == [
+        "12 cel-no-device: none of the devices of class none matches the expression"
+    ]
