@@ -20,11 +20,11 @@ from dra_driver.cli.added_node import new_node
 from dra_driver.errors import Permanent
 from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.model.api.core import NodeStatus
-from dra_driver.model.api.meta import QuantityText
+from dra_driver.model.api.meta import ObjectMeta, QuantityText
 from dra_driver.model.api.resource_claim import DeviceClass
+from dra_driver.model.api.resource_slice import Device, ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import DONE
-from dra_driver.model.names import DOMAIN
 
 _PLENTY: dict[str, QuantityText] = {
     "cpu": "1024",
@@ -60,17 +60,36 @@ def product_names() -> tuple[str, ...]:
 
 def fits(profile: str, documents: Sequence[dict[str, Any]]) -> Answer:
     """Ask the scheduler's search whether one such machine has all of it. Raises Permanent if there is no such profile."""
-    # A class of NVIDIA's driver selects devices by that driver's name, under which this driver runs there.
-    driver = _NVIDIA if _NVIDIA in yaml.safe_dump_all(documents) else DOMAIN
-    added = new_node(f"{profile}:{driver}")
+    added = new_node(profile)
+    slices = added.slices
+    if _NVIDIA in yaml.safe_dump_all(documents):
+        # The classes of NVIDIA's driver select devices by that driver's name: it has NVIDIA's devices, and this driver the others.
+        theirs = new_node(f"{profile}:{_NVIDIA}").slices
+        slices = (*_only(slices, ours=True), *_only(theirs, ours=False))
     node = msgspec.structs.replace(added.node, status=NodeStatus(allocatable=_PLENTY))
-    state = ClusterState(nodes=(node,), resource_slices=added.slices, device_classes=classes())
+    state = ClusterState(nodes=(node,), resource_slices=slices, device_classes=classes())
     asked = tuple(_without_labels(document, _DEEPEST) for document in documents)
     subject = ManifestSubject(asked, "default", "the converted pods")
     report = explain(state, subject, recorded=True)
     if report.exit_code == DONE:
         return Answer(fits=True, text=f"fits on {profile}: {report.summary}")
     return Answer(fits=False, text=f"does not fit on {profile}: {report.summary}")
+
+
+def _only(slices: Sequence[ResourceSlice], *, ours: bool) -> Iterator[ResourceSlice]:
+    """Yield the slices with the devices of NVIDIA, or with all others if they are `ours`."""
+    for one in slices:
+        devices = [
+            device for device in one.spec.devices or () if ours is (_vendor(device) != "nvidia")
+        ]
+        spec = msgspec.structs.replace(one.spec, devices=devices or None)
+        name = f"{one.metadata.name}-{one.spec.driver}"
+        yield msgspec.structs.replace(one, metadata=ObjectMeta(name=name), spec=spec)
+
+
+def _vendor(device: Device) -> str:
+    value = (device.attributes or {}).get("vendor")
+    return (value.string_value if value else "") or ""
 
 
 def _without_labels(content: Any, levels: int) -> Any:

@@ -155,7 +155,7 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
         one = wanted(name, amount, state.choice)
         if isinstance(one, NotConverted):
             state.left.append(one)
-        elif one is not None:
+        else:
             mine = models if one.vendor == "nvidia" else []
             for invented, model in mine:
                 read = f'device.attributes["{one.driver}"].productName'

@@ -146,10 +146,11 @@ def _generation(asked: _Asked) -> Selected | NotConverted:
 def _model(asked: _Asked) -> Selected | NotConverted:
     """The names of Google's clusters: nvidia-tesla-v100, nvidia-a100-80gb; and the bare name of a vendor."""
     read = asked.attribute("productName")
+    if asked.condition.values and all(value in _VENDORS for value in asked.condition.values):
+        vendor = asked.attribute("vendor")
+        return _compared(asked, vendor, lambda value: f"{vendor} == {_text(value)}")
 
     def one(value: str) -> str:
-        if value in _VENDORS:
-            return f"{asked.attribute('vendor')} == {_text(value)}"
         found = _MODEL.fullmatch(value)
         model = _GKE_PRODUCTS.get(value) or (found["model"].upper() if found else value)
         memory = (

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dra_driver.model.names import DOMAIN
-from dra_driver.model.plugin_resources import is_device_resource
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
 _MIG = re.compile(r"nvidia\.com/mig-(?P<profile>.+)")
@@ -51,10 +50,8 @@ class NotConverted:
     reason: str
 
 
-def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted | None:
-    """Return the request for an amount of a resource; None if the resource is none of devices."""
-    if not is_device_resource(name):
-        return None
+def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
+    """Return the request for an amount of a resource of devices."""
     if not amount.isdecimal() or int(amount) < 1:
         return NotConverted(f"{name}: {amount}", "the amount must be a whole number from 1")
     if found := _MIG.fullmatch(name):

@@ -65,6 +65,15 @@ def test_an_explanation_is_a_document(kubeconfig: str, capsys: pytest.CaptureFix
     assert_is("Explanation", json.loads(capsys.readouterr().out))
 
 
+def test_what_is_wrong_with_manifests_is_a_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("apiVersion: resource.k8s.io/v1beta2\nkind: DeviceClass\nmetadata: {name: c}\n")
+    assert main(["check", str(file), "-o", "json"]) == 0
+    assert_is("Check", json.loads(capsys.readouterr().out))
+
+
 def test_several_explanations_are_a_document(
     kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

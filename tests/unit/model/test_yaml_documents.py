@@ -122,3 +122,49 @@ def test_a_key_that_is_there_twice_counts_once_or_is_refused() -> None:
 
 def test_a_text_that_is_said_to_be_a_long_number_is_refused() -> None:
     assert refused(f"a: !!int '{'1' * 401}'").startswith("line 1, column 4: '1111")
+
+
+def test_the_places_of_keys_and_values_are_noted() -> None:
+    text = "# c\n---\nä: {x: 1, 'y': [2, \"é\"]}\nb:\n- n: &a v\n  e: |\n    t\n  [1]: x\n- *a\n"
+    text = text.replace("  [1]: x\n", "")
+    (one,) = documents(io.BytesIO(text.encode()), with_places=True)
+    shown = {
+        path: (place.line, place.column, text[place.start : place.end], place.style)
+        for path, place in one.places.values.items()
+    }
+    assert shown == {
+        (): (3, 1, "", "-"),
+        ("ä",): (3, 4, "{", "{"),
+        ("ä", "x"): (3, 8, "1", ""),
+        ("ä", "y"): (3, 16, "[", "["),
+        ("ä", "y", 0): (3, 17, "2", ""),
+        ("ä", "y", 1): (3, 20, '"é"', '"'),
+        ("b",): (5, 1, "-", "-"),
+        ("b", 0): (5, 3, "", "-"),
+        ("b", 0, "n"): (5, 6, "&a v", ""),
+        ("b", 0, "e"): (6, 6, "|\n    t\n", "|"),
+        ("b", 1): (8, 3, "*a", "*"),
+    }
+    keys = {path: text[place.start : place.end] for path, place in one.places.keys.items()}
+    assert keys == {
+        ("ä",): "ä",
+        ("ä", "x"): "x",
+        ("ä", "y"): "'y'",
+        ("b",): "b",
+        ("b", 0, "n"): "n",
+        ("b", 0, "e"): "e",
+    }
+
+
+def test_a_key_that_is_an_alias_has_no_place() -> None:
+    (one,) = documents(io.BytesIO(b"a: &x k\n*x : 1\n"), with_places=True)
+    assert one.content == {"a": "k", "k": 1}
+    assert list(one.places.keys) == [("a",)]
+
+
+def test_without_places_there_are_none_and_documents_are_equal() -> None:
+    (without,) = documents(io.BytesIO(b"a: 1"))
+    (with_them,) = documents(io.BytesIO(b"a: 1"), with_places=True)
+    assert without.places.values == {}
+    assert with_them.places.values
+    assert without == with_them

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver convert`: what it reads and writes, and that the scheduler's search places the result on the machine that the pod was for."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.backends.profiles import PROFILES
+from dra_driver.cli import machine
+from dra_driver.cli.machine import classes, fits, product_names
+from dra_driver.cli.main import main
+from dra_driver.convert.convert import convert
+from dra_driver.convert.resources import Choice
+from dra_driver.errors import Permanent
+
+Object = dict[str, Any]
+CONTAINER = "[{name: c, resources: {limits: %s}}]"
+
+
+def pod(limits: str, spec: str = "{}") -> Object:
+    containers = yaml.safe_load(CONTAINER % limits)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {**yaml.safe_load(spec), "containers": containers},
+    }
+
+
+def written(tmp_path: Path, *documents: Object, name: str = "pod.yaml") -> str:
+    path = tmp_path / name
+    path.write_text(yaml.safe_dump_all(documents))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "profile", "elsewhere"),
+    [
+        ("{nvidia.com/gpu: 8}", "{}", "h100x8", "t4x2"),
+        (
+            "{nvidia.com/gpu: 2}",
+            "{nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}}",
+            "h100x8",
+            "a100x8",
+        ),
+        (
+            "{nvidia.com/gpu: 1}",
+            "{nodeSelector: {nvidia.com/gpu.memory: '15360'}}",
+            "t4x2",
+            "h100x8",
+        ),
+        (
+            "{nvidia.com/gpu: 1}",
+            "{nodeSelector: {nvidia.com/gpu.family: hopper}}",
+            "h200x8",
+            "a100x8",
+        ),
+        (
+            "{nvidia.com/gpu: 1}",
+            "{nodeSelector: {nvidia.com/gpu.compute.major: '7'}}",
+            "v100x1",
+            "h100x8",
+        ),
+        (
+            "{nvidia.com/gpu: 4}",
+            "{nodeSelector: {accelerator: nvidia-tesla-v100}}",
+            "v100x4",
+            "v100x1",
+        ),
+        ("{nvidia.com/gpu: 1}", "{nodeSelector: {accelerator: nvidia}}", "gb10", "mi300x8"),
+        (
+            "{nvidia.com/gpu: 1}",
+            "{nodeSelector: {cloud.google.com/gke-accelerator: nvidia-l4}}",
+            "",
+            "l40sx4",
+        ),
+        (
+            "{nvidia.com/gpu: 1}",
+            "{nodeSelector: {cloud.google.com/gke-accelerator: nvidia-a100-80gb}}",
+            "a100x8",
+            "a100-40x8",
+        ),
+        ("{nvidia.com/gpu.type: A100}", "{}", "a100-40x8", "h100x8"),
+        ("{nvidia.com/gpu.shared: 1}", "{}", "t4x2", "b580x2"),
+        ("{nvidia.com/mig-1g.5gb: 4}", "{}", "a100-mig", "a100-40x8"),
+        ("{nvidia.com/mig-3g.20gb: 2}", "{}", "a100-mig", ""),
+        ("{nvidia.com/mig-3g.20gb: 3}", "{}", "", "a100-mig"),
+        ("{aliyun.com/gpu-mem: 16}", "{}", "v100x1", "t4x2"),
+        ("{amd.com/gpu: 8}", "{}", "mi300x8", "h100x8"),
+        ("{gpu.intel.com/xe: 2}", "{}", "b580x2", "mi300x8"),
+        ("{gpu.intel.com/i915: 1}", "{}", "b580x2", "gaudi3x8"),
+        ("{habana.ai/gaudi: 8}", "{}", "gaudi3x8", "b580x2"),
+        ("{amd.com/gpu: 1, gpu.intel.com/xe: 1}", "{}", "mixed", "mi300x8"),
+        ("{amd.com/gpu: 1, nvidia.com/gpu: 4}", "{}", "mixed", "h100x8"),
+    ],
+)
+def test_the_result_is_placed_on_the_machine_that_the_pod_was_for(
+    limits: str, spec: str, profile: str, elsewhere: str
+) -> None:
+    found = convert(pod(limits, spec), Choice(), product_names())
+    assert (found.is_changed, found.left) == (True, ())
+    if profile:
+        answer = fits(profile, found.documents)
+        assert (answer.fits, answer.text[: len(profile) + 8]) == (True, f"fits on {profile}"), (
+            answer
+        )
+    if elsewhere:
+        assert not fits(elsewhere, found.documents).fits
+
+
+def test_a_gt_of_an_affinity_chooses_the_machine() -> None:
+    term = "{matchExpressions: [{key: gpu-memory, operator: Gt, values: ['32000']}, {key: gpu-generation, operator: In, values: [ampere, hopper]}]}"
+    spec = "{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [%s]}}}}"
+    found = convert(pod("{nvidia.com/gpu: 2}", spec % term), Choice(), product_names())
+    fitting = [profile for profile in PROFILES if fits(profile, found.documents).fits]
+    assert fitting == ["h100x8", "h200x8", "a100x8", "a100-40x8", "mixed"]
+
+
+def test_a_label_that_stays_is_no_part_of_the_question(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, pod("{nvidia.com/gpu: 2}", "{nodeSelector: {gpu-count: '8'}}"))
+    assert main(["convert", file, "--profile", "h100x8"]) == 3
+    captured = capsys.readouterr()
+    template, made = yaml.safe_load_all(captured.out)
+    assert template["metadata"] == {"name": "p-gpu"}
+    assert made["spec"]["nodeSelector"] == {"gpu-count": "8"}
+    assert "# not converted: gpu-count: 8: how many devices" in captured.out
+    assert captured.err.splitlines() == [
+        "dra-driver: Pod p: not converted: gpu-count: 8: how many devices a node has, no device can say; it stays. A claim for as many devices needs no label",
+        "dra-driver: fits on h100x8: the devices fit on 1 of 1 nodes",
+    ]
+
+
+def test_a_machine_that_does_not_have_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, pod("{nvidia.com/gpu: 3}"))
+    assert main(["convert", "-f", file, "--profile", "t4x2"]) == 1
+    assert "dra-driver: does not fit on t4x2: " in capsys.readouterr().err
+    assert main(["convert", "-f", file, "--profile", "t4x3"]) == 2
+    assert "did you mean t4x2?" in capsys.readouterr().err
+
+
+def test_class_and_driver_are_those_of_the_flags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, pod("{nvidia.com/gpu: 1}", "{nodeSelector: {gpu-generation: hopper}}"))
+    flags = ("--class", "nvidia-gpu", "--driver-name", "gpu.dra-driver.dev", "--profile", "h100x8")
+    assert main(["convert", file, *flags]) == 0
+    captured = capsys.readouterr()
+    assert "deviceClassName: nvidia-gpu" in captured.out
+    assert 'device.attributes["gpu.dra-driver.dev"].architecture' in captured.out
+    assert captured.err == "dra-driver: fits on h100x8: the devices fit on 1 of 1 nodes\n"
+
+
+def test_other_objects_are_written_as_they_were(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [service, pod("{nvidia.com/gpu: 1}")]}
+    assert main(["convert", written(tmp_path, listed)]) == 0
+    kinds = [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)]
+    assert kinds == ["Service", "ResourceClaimTemplate", "Pod"]
+
+
+def test_standard_input_is_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = yaml.safe_dump(pod("{nvidia.com/gpu: 1}")).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert main(["convert", "-"]) == 0
+    assert "resourceClaimTemplateName: p-gpu" in capsys.readouterr().out
+
+
+def test_nothing_to_convert_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", written(tmp_path, pod("{cpu: 1}")), "--profile", "h100x8"]) == 0
+    assert "no pod asks for devices by a resource: nothing is converted" in capsys.readouterr().err
+    assert main(["convert", written(tmp_path, pod("{nvidia.com/gpu.shared: 2}"))]) == 1
+    assert "shares are no part of a GPU's power" in capsys.readouterr().err
+
+
+def test_files_are_written_into_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = written(tmp_path, pod("{nvidia.com/gpu: 1}"), name="a.yml")
+    two = written(tmp_path, pod("{amd.com/gpu: 1}"), name="b.json")
+    folder = tmp_path / "out" / "deep"
+    assert main(["convert", one, two, "--output-dir", str(folder)]) == 0
+    assert sorted(file.name for file in folder.iterdir()) == ["a.yaml", "b.yaml"]
+    assert "amd-gpu" in (folder / "b.yaml").read_text()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"wrote {folder}/a.yaml" in captured.err
+    assert main(["convert", one, "--output-dir", str(folder)]) == 2
+    assert "it exists; choose another name, or give --force" in capsys.readouterr().err
+    assert main(["convert", one, "--output-dir", str(folder), "--force"]) == 0
+    assert main(["convert", one, one, "--output-dir", str(folder), "--force"]) == 2
+    assert "two files would become" in capsys.readouterr().err
+    assert main(["convert", one, "--output-dir", one]) == 2
+    assert f"cannot make the folder {one}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "cannot read the manifest"),
+        ("- 3", "document 1 is no object: give YAML or JSON of the API"),
+        ("{kind: Pod, true: 1}", "document 1 has a value that JSON does not have"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    assert main(["convert", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_wrong_usage_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["convert"])
+    assert left.value.code == 64
+    assert "give files or directories to convert" in capsys.readouterr().err
+    file = written(tmp_path, *[pod("{nvidia.com/gpu: 1}")] * 300)
+    assert main(["convert", file, "--timeout", "0"]) == 2
+    assert "gave up after 0 s (--timeout)" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_its_own_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dra_driver.cli.inputs.files", interrupted)
+    assert main(["convert", written(tmp_path, pod("{cpu: 1}"))]) == 130
+
+
+def test_the_classes_are_those_that_the_driver_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"gpu.nvidia.com", "mig.nvidia.com", "nvidia-gpu", "amd-gpu", "intel-gpu", "gaudi"} <= {
+        one.metadata.name for one in classes()
+    }
+    monkeypatch.setattr(machine, "_class_files", lambda: iter(()))
+    classes.cache_clear()
+    with pytest.raises(Permanent, match="the folder deviceclasses of dra-driver is not there"):
+        classes()
+    classes.cache_clear()
