@@ -13,7 +13,7 @@ from dra_driver.check.names import names_of
 from dra_driver.check.older_forms import older_findings
 from dra_driver.check.pods import pod_findings
 from dra_driver.check.references import objects, reference_findings
-from dra_driver.check.selectors import selector_findings
+from dra_driver.check.selectors import selector_findings, unguarded_findings
 from dra_driver.check.unknown_kinds import unknown_findings
 from dra_driver.model.yaml_documents import NOWHERE, Path, Places
 
@@ -58,13 +58,14 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
         yield from older
         # An expression that is rewritten as a whole needs no second opinion.
         rewritten = {finding.path for finding in older if finding.rule == "old-memory"}
-        for finding in (*selector_findings(one, known, names), *devices.findings(one)):
+        asked = devices.findings(one) if known.state else unguarded_findings(one, known)
+        for finding in (*selector_findings(one, known, names), *asked):
             if finding.path not in rewritten:
                 yield finding
         yield from reference_findings(one, there)
         yield from config_findings(one, known)
         yield from capacity_findings(one, names, known)
-        yield from pod_findings(one)
+        yield from pod_findings(one, known)
         yield from object_findings(one, known)
     yield from label_findings(given, known)
     yield from unknown_findings(given)

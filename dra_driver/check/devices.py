@@ -30,6 +30,7 @@ class DevicesOfCluster:
         self._known = known
         self._state = known.state or ClusterState()
         self._classes = self._all_classes(given)
+        self._left: dict[str, list[SliceDevice]] = {}
 
     def _all_classes(self, given: Sequence[Given]) -> Mapping[str, list[str]]:
         """The expressions of each class, those of the files in place of those in the cluster."""
@@ -78,8 +79,12 @@ class DevicesOfCluster:
             )
 
     def _of_class(self, name: str) -> list[SliceDevice]:
-        selectors = compiled(self._classes.get(name, ()), self._known)
-        return [device for device in self._devices if all(_fits(one, device) for one in selectors)]
+        if name not in self._left:
+            selectors = compiled(self._classes.get(name, ()), self._known)
+            self._left[name] = [
+                device for device in self._devices if all(_fits(one, device) for one in selectors)
+            ]
+        return self._left[name]
 
 
 def _texts(one: DeviceClass) -> list[str]:

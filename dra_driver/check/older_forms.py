@@ -11,9 +11,10 @@ from typing import Any
 
 from dra_driver.check.finding import Edit, Finding
 from dra_driver.check.given import Given, entries, replaced
-from dra_driver.check.parts import devices_path, expressions, is_of_dra, requests
+from dra_driver.check.parts import devices_path, expressions, is_of_dra, pod_of, requests
 from dra_driver.explain.subject.manifest_kinds import as_v1, group_and_version
 from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.printable import printable
 from dra_driver.model.yaml_documents import Path
 
 NEW = f"{GROUP}/v1"
@@ -37,6 +38,7 @@ NVIDIA = ".nvidia.com"
 
 def older_findings(one: Given, driver: str, served: Collection[str] = ()) -> Iterator[Finding]:
     """Yield the older forms in an object. `served` are the versions that the cluster has; empty if not known."""
+    yield from _sources(one)
     if not is_of_dra(one):
         return
     if one.kind in WITHDRAWN:
@@ -49,6 +51,20 @@ def older_findings(one: Given, driver: str, served: Collection[str] = ()) -> Ite
     elif one.kind in _KINDS:
         yield from _memory(one, driver)
         yield from _version(one, served)
+
+
+def _sources(one: Given) -> Iterator[Finding]:
+    pod = pod_of(one)
+    for path, entry in entries(pod.content, ("spec", "resourceClaims")) if pod else ():
+        source = entry.get("source")
+        if isinstance(source, Mapping):
+            right = ", ".join(f"{field}: {name}" for field, name in source.items())
+            yield one.finding(
+                "old-source",
+                (*(pod.path if pod else ()), *path, "source"),
+                "the API server would refuse it: resourceClaims has no field source since Kubernetes 1.31",
+                f"write {printable(right)} beside the name",
+            )
 
 
 def _version(one: Given, served: Collection[str]) -> Iterator[Finding]:

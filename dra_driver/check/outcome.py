@@ -6,6 +6,7 @@ A new version may add fields, but never removes or changes one.
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -103,7 +104,10 @@ def sarif(found: CheckReport) -> dict[str, Any]:
 
 
 def _result(one: FoundMistake, index: int) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": one.file}}
+    uri = quote(one.file)
+    place: dict[str, Any] = {
+        "artifactLocation": {"uri": f"file://{uri}" if uri.startswith("/") else uri}
+    }
     if one.line:
         place["region"] = dict(_region(one))
     location: dict[str, Any] = {"physicalLocation": place}

@@ -5,13 +5,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from dra_driver.cel.reasons.similar import question
 from dra_driver.check.finding import Finding
-from dra_driver.check.given import Given, Object, at, entries, mapping
+from dra_driver.check.given import Given, Known, Object, at, entries, mapping
 from dra_driver.check.parts import PodPart, pod_of
 from dra_driver.model.plugin_resources import (
     is_device_label,
     is_device_resource,
     is_invented_resource,
+    likely_resource,
 )
 from dra_driver.model.printable import printable
 from dra_driver.model.yaml_documents import Path
@@ -27,13 +29,14 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def pod_findings(one: Given) -> Iterator[Finding]:
+def pod_findings(one: Given, known: Known) -> Iterator[Finding]:
     """Yield what the pod of an object brings along."""
     pod = pod_of(one)
     if pod is None:
         return
     for path, container in pod.containers():
         yield from _resources(one, path, container)
+        yield from _names(one, path, container, known)
         yield from _environment(one, path, container)
     yield from _choice_of_nodes(one, pod)
     yield from _labels(one, pod)
@@ -60,6 +63,36 @@ def _resources(one: Given, path: Path, container: Object) -> Iterator[Finding]:
                 f"the API server would refuse it: the request for {printable(str(name))} is {wanted[name]}, and {found}",
                 "write the same amount as limit; the request can be left out",
             )
+
+
+def _names(one: Given, path: Path, container: Object, known: Known) -> Iterator[Finding]:
+    """Yield the resources that are like one of a vendor and that nobody offers."""
+    resources = mapping(container.get("resources"))
+    amounts = {
+        str(name): field
+        for field in ("requests", "limits")
+        for name in mapping(resources.get(field))
+    }
+    offered = set(_offered(known))
+    for name, field in amounts.items():
+        near = likely_resource(name)
+        if near and name not in offered:
+            yield one.finding(
+                "resource-name",
+                (*path, "resources", field, name),
+                f"no plugin of a vendor offers {printable(name)}",
+                question(near),
+            )
+
+
+def _offered(known: Known) -> Iterator[str]:
+    if known.state is None:
+        return
+    for node in known.state.nodes:
+        yield from node.status.allocatable or ()
+    for device_class in known.state.device_classes:
+        if device_class.spec.extended_resource_name:
+            yield device_class.spec.extended_resource_name
 
 
 def _asked(one: Given, path: Path, name: str, amount: object) -> Finding:

@@ -39,6 +39,11 @@ _ALL = (
         "warning",
         "the expression ends with an error for a device of the cluster: it stops the scheduling of the whole pod",
     ),
+    Rule(
+        "cel-unguarded",
+        "warning",
+        "a class whose expression ends with an error for devices of other drivers: it stops the scheduling of pods",
+    ),
     Rule("ref-claim", "error", "a container uses a claim that its pod does not have"),
     Rule("ref-request", "error", "a container names a request that its claim does not have"),
     Rule("ref-unused", "warning", "a pod has a claim that none of its containers uses"),
@@ -49,7 +54,9 @@ _ALL = (
     Rule("capacity-name", "warning", "a requested capacity that nobody has (did you mean …?)"),
     Rule("old-version", "warning", "a form of an older version of resource.k8s.io", fixed=True),
     Rule("old-kind", "error", "a kind of the first, withdrawn form of DRA"),
+    Rule("old-source", "error", "`source` in a pod's resourceClaims, as before Kubernetes 1.31"),
     Rule("old-memory", "warning", "memory as an attribute: today it is a capacity", fixed=True),
+    Rule("resource-name", "warning", "a resource of a vendor that is not known (did you mean …?)"),
     Rule("device-plugin", "note", "a container asks a device plugin for devices"),
     Rule("device-plugin-amount", "error", "requests and limits of such a resource differ"),
     Rule(

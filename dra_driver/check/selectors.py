@@ -5,7 +5,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from dra_driver.cel.compile import Selector, compile_attribute, compile_selector
+from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
+from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
@@ -18,6 +20,32 @@ from dra_driver.model.yaml_documents import Place
 _COMPARED = ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_")
 _HEAD = re.compile(r"ERROR: <input>:-?\d+:\d+: ")
 _FITTING: Mapping[str, tuple[type, ...]] = {"string": (str,), "int": (int, float), "bool": (bool,)}
+
+
+_ANOTHER = DeviceValue("another.example.com")
+"""A device of another driver, which has nothing of what the expressions of a class read."""
+
+
+def unguarded_findings(one: Given, known: Known) -> Iterator[Finding]:
+    """Yield the first expression of a class that ends with an error for devices of other drivers, which the scheduler asks too.
+
+    It asks the expressions in their order, and none after one that is false.
+    """
+    if one.kind != "DeviceClass":
+        return
+    for expression in expressions(one):
+        for selector in compiled([expression.text], known):
+            try:
+                if not selector.matches(_ANOTHER):
+                    return
+            except EvaluationError as error:
+                yield one.finding(
+                    "cel-unguarded",
+                    expression.path,
+                    f"the expression fails for devices of other drivers: {error}",
+                    'begin with device.driver == "…" &&, or ask with has(…) first',
+                )
+                return
 
 
 def environment(known: Known) -> Environment:

@@ -59,7 +59,7 @@ def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
         seen.add(kind)
         has_pods = "its pods are not looked at" in passed_over(one.content)
         what = "neither it nor its pods are checked" if has_pods else "it is not checked"
-        message = f"{one.kind} of {kind[0]} is not known here: {what}"
+        message = f"{one.kind} of {kind[0]}: {what}"
         action = (
             "check the pods that it makes, for example from `kubectl get pods -o yaml`"
             if has_pods

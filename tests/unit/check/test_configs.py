@@ -41,9 +41,9 @@ def with_config(parameters: str, driver: str = "gpu.nvidia.com") -> str:
             f"known are {', '.join(map(str, KNOWN.kinds))}",
         ),
         (
-            f"{{{_V1}, kind: GpuConfig, sharin: {{}}}}",
+            f"{{{_V1}, kind: GpuConfig, sharing2: {{}}}}",
             "config-value",
-            "GpuConfig: sharin: unknown field; known are sharing",
+            "GpuConfig: sharing2: unknown field; known are sharing",
             "docs/reference/kinds.md has the fields and their values",
         ),
         (
@@ -96,8 +96,8 @@ def test_classes_have_configurations_too() -> None:
 @pytest.mark.parametrize(
     ("name", "action"),
     [
-        ("memor", "did you mean memory?"),
-        ("gpu.nvidia.com/memor", "did you mean gpu.nvidia.com/memory?"),
+        ("memory2", "did you mean memory?"),
+        ("gpu.nvidia.com/memory2", "did you mean gpu.nvidia.com/memory?"),
         ("zzzzz", "no device matches such a request"),
     ],
 )

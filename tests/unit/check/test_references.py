@@ -154,7 +154,7 @@ def test_references_to_the_cluster(entry: str, expected: str) -> None:
     ("name", "action"),
     [
         ("there", None),
-        ("ther", "did you mean there?"),
+        ("there2", "did you mean there?"),
         ("gpu", "create the class first"),
         ("here", "did you mean there?"),
     ],

@@ -7,6 +7,9 @@ import pytest
 
 from dra_driver.check.given import Known, ReadConfig
 from dra_driver.check.rules import RULES, rules_table
+from dra_driver.model.api.core import Node, NodeStatus
+from dra_driver.model.api.resource_claim import DeviceClass, DeviceClassSpec
+from dra_driver.model.cluster import ClusterState
 from dra_driver.model.decoding import Mistake
 from tests.unit.check.findings import brief, claim, pod, rules, selector
 
@@ -26,6 +29,9 @@ spec:
       containers:
         - name: main
 """
+_CLASS = (
+    "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}\nspec:\n  selectors:\n"
+)
 _QUOTA = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec:\n  hard:\n    nvidia.com/gpu: 16\n"
 _ROLE = """\
 apiVersion: rbac.authorization.k8s.io/v1
@@ -129,6 +135,28 @@ CASES = {
     "type": (
         selector('device.attributes["gpu.nvidia.com"].productName == 3'),
         ["12 cel-type: productName is a string, and is compared with 3"],
+    ),
+    "unguarded": (
+        _CLASS
+        + "    - cel: {expression: 'has(device.attributes[\"gpu.nvidia.com\"].type) || 1 == 1'}\n"
+        '    - cel: {expression: \'device.attributes["gpu.nvidia.com"].type == "gpu"\'}\n',
+        [
+            "7 cel-unguarded: the expression fails for devices of other drivers: no such key: type",
+        ],
+    ),
+    "resource": (
+        pod("resources: {limits: {nvidia.com/gpus: 1}}"),
+        ["7 resource-name: no plugin of a vendor offers nvidia.com/gpus"],
+    ),
+    "old-source": (
+        pod(
+            "resources: {claims: [{name: a}]}",
+            "resourceClaims:\n  - name: a\n    source: {resourceClaimTemplateName: t}",
+        ),
+        [
+            f"6 api-value: {REFUSED}spec.resourceClaims[0] needs one of resourceClaimName and resourceClaimTemplateName",
+            "7 old-source: the API server would refuse it: resourceClaims has no field source since Kubernetes 1.31",
+        ],
     ),
     "claim": (
         pod("resources:\n  claims: [{name: gpu}]", "resourceClaims: []"),
@@ -244,8 +272,8 @@ CASES = {
             "apiVersion: a.example/v1\nkind: Thing\nmetadata: {name: c}\n"
         ),
         [
-            "2 not-checked: PyTorchJob of kubeflow.org is not known here: neither it nor its pods are checked",
-            "11 not-checked: Thing of a.example is not known here: it is not checked",
+            "2 not-checked: PyTorchJob of kubeflow.org: neither it nor its pods are checked",
+            "11 not-checked: Thing of a.example: it is not checked",
         ],
     ),
 }
@@ -289,6 +317,10 @@ CLEAN = (
     selector('"gpu" == device.attributes["gpu.nvidia.com"].type', "'"),
     selector('device.attributes["gpu.nvidia.com"].unifiedMemory == true'),
     claim("deviceClassName: anything.example.com"),
+    _CLASS
+    + "    - cel: {expression: 'device.driver == \"a.b\"'}\n    - cel: {expression: 'device.attributes[\"a.b\"].c'}\n",
+    _CLASS + "    - cel: {expression: 'has(device.attributes[\"a.b\"].c) || 1 == 1'}\n",
+    pod("resources: {limits: {example.com/thing: 1, nvidia.com/driver: 1}}"),
     claim("deviceClassName: gpu\ncapacity: {requests: {memory: 1Gi, other.example.com/x: 1}}"),
     "apiVersion: v1\nkind: List\nitems: []\n",
 )
@@ -297,6 +329,15 @@ CLEAN = (
 @pytest.mark.parametrize("text", CLEAN)
 def test_nothing_is_said_of_what_is_right(text: str) -> None:
     assert brief(text) == []
+
+
+def test_a_resource_that_the_cluster_offers_is_right() -> None:
+    text = pod("resources: {limits: {nvidia.com/gpus: 1, nvidia.com/gpu2: 1, nvidia.com/gpu3: 1}}")
+    spec = DeviceClassSpec(extended_resource_name="nvidia.com/gpus")
+    node = Node(status=NodeStatus(allocatable={"nvidia.com/gpu2": "8"}))
+    classes = (DeviceClass(spec=spec), DeviceClass())
+    known = Known(state=ClusterState(nodes=(node, Node()), device_classes=classes))
+    assert brief(text, known) == ["7 resource-name: no plugin of a vendor offers nvidia.com/gpu3"]
 
 
 def _read(content: object) -> ReadConfig:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names from the time of device plugins: resources, labels, and what was probably meant."""
+
+import pytest
+
+from dra_driver.model.plugin_resources import (
+    is_device_label,
+    is_device_resource,
+    is_invented_resource,
+    likely_resource,
+)
+from dra_driver.planning.plugin.customary import is_customary
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "amd.com/cpx_nps4"),
+        *("gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"),
+    ],
+)
+def test_what_the_driver_offers_by_its_customary_name_is_known(name: str) -> None:
+    assert is_customary(name)
+    assert is_device_resource(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "invented", "meant"),
+    [
+        ("nvidia.com/gpu.shared", True, False, ""),
+        ("aliyun.com/gpu-mem", True, False, ""),
+        ("nvidia.com/gpu.type", False, True, ""),
+        ("nvidia.com/gpus", False, False, "nvidia.com/gpu"),
+        ("amd.com/gpus", False, False, "amd.com/gpu"),
+        ("nvidia.com/driver", False, False, ""),
+        ("cpu", False, False, ""),
+        ("requests.nvidia.com/gpu", False, False, ""),
+    ],
+)
+def test_a_resource_is_one_thing(name: str, device: bool, invented: bool, meant: str) -> None:
+    found = is_device_resource(name), is_invented_resource(name), likely_resource(name)
+    assert found == (device, invented, meant)
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        ("accelerator", True),
+        ("nvidia.com/gpu.product", True),
+        ("nvidia.com/cuda.driver.major", True),
+        ("gpu.dra-driver.dev/memory-mib", True),
+        ("nvidia.com/gpu.deploy.device-plugin", False),
+        ("topology.kubernetes.io/zone", False),
+    ],
+)
+def test_labels_about_devices_are_known(key: str, known: bool) -> None:
+    assert is_device_label(key) is known
