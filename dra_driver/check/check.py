@@ -14,7 +14,7 @@ from dra_driver.check.older_forms import older_findings
 from dra_driver.check.pods import pod_findings
 from dra_driver.check.references import objects, reference_findings
 from dra_driver.check.selectors import selector_findings, unguarded_findings
-from dra_driver.check.unknown_kinds import unknown_findings
+from dra_driver.check.unknown_kinds import is_foreign, unknown_findings
 from dra_driver.model.yaml_documents import NOWHERE, Path, Places
 
 
@@ -43,7 +43,7 @@ def _at(like: Given, content: dict[str, object], base: Path) -> Given:
 
 def check(given: Sequence[Given], known: Known) -> list[Finding]:
     """Return everything that is wrong, in the order of the files."""
-    return sorted_findings(list(_all(given, known)))
+    return sorted_findings(list(_all(given, known)), [one.file for one in given])
 
 
 def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
     there = objects(given, known)
     devices = DevicesOfCluster(known, given)
     for one in given:
-        if not is_bare_config(one.content):
+        if not (is_bare_config(one.content) or is_foreign(one)):
             yield from api_findings(one, served)
         older = list(older_findings(one, known.driver, served))
         yield from older

@@ -52,9 +52,9 @@ class Finding:
         return RULES[self.rule].severity
 
 
-def sorted_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings in the order of the files given, and of their places there; each only once."""
-    files = {name: place for place, name in enumerate(dict.fromkeys(one.file for one in findings))}
+def sorted_findings(findings: Sequence[Finding], files: Sequence[str]) -> list[Finding]:
+    """Return the findings in the order of these files, and of their places there; each only once."""
+    order = {name: place for place, name in enumerate(dict.fromkeys(files))}
     different: dict[tuple[object, ...], Finding] = {}
     for one in findings:
         key = (one.rule, one.file, one.document, one.line, one.path, one.message)
@@ -62,7 +62,7 @@ def sorted_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(
         different.values(),
         key=lambda one: (
-            files[one.file],
+            order[one.file],
             one.document,
             one.line,
             one.column,

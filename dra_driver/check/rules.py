@@ -78,7 +78,11 @@ _ALL = (
     Rule("plugin-config-label", "warning", "a label that names no configuration"),
     Rule("mig-layout", "error", "a mistake in a file of MIG layouts"),
     Rule("mig-layout-by", "note", "who applies a file of MIG layouts"),
-    Rule("not-checked", "note", "a kind that is not known here, told once for each kind"),
+    Rule(
+        "not-checked",
+        "note",
+        "a kind that is not known here, told once for each kind; templates of Helm, and files that have no objects",
+    ),
 )
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _ALL}
 

@@ -2,6 +2,7 @@
 """Which objects are looked into, which have nothing to do with devices, and which are not known here?"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dra_driver.check.cluster_objects import is_bare_config
@@ -35,24 +36,44 @@ def is_known(content: Mapping[str, Any]) -> bool:
     return group in _BUILT_IN or is_bare_config(content)
 
 
+def is_object(content: object) -> bool:
+    """Return whether a document is meant as an object of Kubernetes. Chart.yaml has an apiVersion too, and values.yaml neither."""
+    if not isinstance(content, Mapping):
+        return False
+    heads = [field for field in ("apiVersion", "kind") if field in content]
+    return len(heads) > 1 or bool(heads and ("metadata" in content or "spec" in content))
+
+
 def matters(content: object) -> bool:
     """Return whether a document has to be kept: it is looked into, or something is said of it."""
-    if not isinstance(content, Mapping):
-        return True
+    if not isinstance(content, Mapping) or not is_object(content):
+        return isinstance(content, Mapping) and is_bare_config(content)
     kind = content.get("kind")
     return (
         kind in ("List", *LOOKED_INTO)
         or is_understood(content)
         or not is_known(content)
-        or is_bare_config(content)
         or bool(kind_refusal(content, ()))
     )
 
 
+def is_foreign(one: Given) -> bool:
+    """Return whether this is a document that nobody meant as an object. In a List it is meant as one."""
+    return not (one.base or is_object(one.content) or is_bare_config(one.content))
+
+
 def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
-    """Yield a note for each kind that is not known here, at its first object."""
+    """Yield a note for each kind that is not known here, at its first object, and for each file with something else than objects."""
     seen: set[tuple[str, str]] = set()
     for one in given:
+        if is_foreign(one):
+            if ("", one.file) not in seen:
+                message = (
+                    "no object of Kubernetes, which has apiVersion and kind: it is not checked"
+                )
+                yield replace(one.finding("not-checked", (), message), subject="the file")
+            seen.add(("", one.file))
+            continue
         kind = (group_and_version(one.content)[0], one.kind)
         if kind in seen or is_known(one.content) or kind_refusal(one.content, ()):
             continue

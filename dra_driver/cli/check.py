@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dra_driver import PROJECT
 from dra_driver.check.check import check, fixable, objects_of
-from dra_driver.check.finding import Finding
+from dra_driver.check.finding import Finding, sorted_findings
 from dra_driver.check.fixing import Fixed, fix
 from dra_driver.check.given import Given, Known
 from dra_driver.check.outcome import CheckReport, report_of, sarif
-from dra_driver.check.unknown_kinds import matters
+from dra_driver.check.unknown_kinds import is_object, matters
 from dra_driver.cli import inputs, render, render_check
 from dra_driver.cli.known import known
 from dra_driver.cli.limits import TookTooLong, at_most
@@ -26,6 +27,7 @@ from dra_driver.model.yaml_documents import BadDocument, documents
 
 SARIF = "sarif"
 WIDEST = 120
+_BEGINNING = 1024 * 1024  # of a file, where a template has its first {{
 LARGEST_FIXED = 64 * 1024 * 1024
 
 
@@ -64,8 +66,9 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     read = _Files()
     for file in files:
         read.take(file)
+    findings = [*check(read.given, facts), *read.unreadable]
     found = report_of(
-        [*check(read.given, facts), *read.unreadable],
+        sorted_findings(findings, files),
         len(files),
         [one for each in fixed for one in each.corrected],
     )
@@ -85,12 +88,44 @@ class _Files:
 
     def take(self, file: str) -> None:
         first = len(self._kept.found)
+        others = False
+
+        def wanted(content: object) -> bool:
+            nonlocal others
+            others = others or not (is_object(content) or matters(content))
+            return matters(content)
+
         try:
-            self._kept.read(file, matters, with_places=True)
+            self._kept.read(file, wanted, with_places=True)
         except BadDocument as error:
-            self.unreadable.append(_unreadable(file, error))
+            self.unreadable.append(_template(file) or _unreadable(file, error))
+        if others:
+            # Such a document is not kept: a repository has large ones. An empty one stands for all of a file.
+            self.given.append(Given({}, file))
         for name, number, document in self._kept.found[first:]:
             self.given += objects_of(document.content, name, number, document.places)
+
+
+def _template(file: str) -> Finding | None:
+    """Return the finding about a template, which is no YAML before it is rendered; None for any other file."""
+    try:
+        with Path(file).open("rb") as opened:
+            beginning = opened.read(_BEGINNING)
+    except OSError:
+        return None  # standard input
+    if b"{{" not in beginning:
+        return None
+    return Finding(
+        rule="not-checked",
+        file=file,
+        document=0,
+        line=0,
+        column=0,
+        subject="the file",
+        path="",
+        message="a template with {{…}} is no YAML: it is not checked",
+        action=f"render it first: `helm template … | {PROJECT} check -`",
+    )
 
 
 def _unreadable(file: str, error: BadDocument) -> Finding:

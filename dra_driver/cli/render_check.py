@@ -32,7 +32,7 @@ def _lines(one: FoundMistake, width: int, *, color: bool) -> Iterator[str]:
 def _place(one: FoundMistake) -> str:
     """Return FILE:LINE:COLUMN. Without a line, the number of the document says where it is."""
     if not one.line:
-        return f"{plain(one.file)} (document {one.document})"
+        return plain(one.file) + (f" (document {one.document})" if one.document > 1 else "")
     column = f":{one.column}" if one.column else ""
     return f"{plain(one.file)}:{one.line}{column}"
 

@@ -118,7 +118,10 @@ def test_a_request_whose_fields_come_from_a_merge_is_left() -> None:
         ({"apiVersion": "resource.k8s.io/v1alpha2", "kind": "ResourceClass"}, True),
         ({"version": "v1", "mig-configs": {}}, True),
         ({"apiVersion": "v1", "kind": "Podd"}, True),
-        ("text", True),
+        ({"apiVersion": "v1", "spec": {}}, True),
+        ({"apiVersion": "v2", "name": "chart"}, False),
+        ({"replicas": 1}, False),
+        ("text", False),
     ],
 )
 def test_only_what_is_looked_into_is_kept(content: object, kept: bool) -> None:

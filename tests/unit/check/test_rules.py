@@ -59,7 +59,16 @@ affinity:
 """
 CASES = {
     "no-kind": ("apiVersion: v1\nmetadata: {name: x}\n", [f"1 api-kind: {REFUSED}it has no kind"]),
-    "no-object": ("just a text\n", [f"1 api-kind: {REFUSED}it has no kind"]),
+    "no-version": (
+        "kind: Pod\nspec: {}\n",
+        [f"1 api-kind: {REFUSED}it has no apiVersion: write apiVersion: v1"],
+    ),
+    "no-object": (
+        "just a text\n---\napiVersion: v2\nname: chart\n",
+        [
+            "1 not-checked: no object of Kubernetes, which has apiVersion and kind: it is not checked"
+        ],
+    ),
     "misspelt-kind": (
         "apiVersion: resource.k8s.io/v1\nkind: ResourceClam\nmetadata: {name: x}\n",
         [

@@ -73,11 +73,12 @@ def test_an_expression_is_shown_with_its_place(capsys: pytest.CaptureFixture[str
         (WARNED, (), 0),
         (WARNED, ("--strict",), 1),
         (pod("resources: {limits: {nvidia.com/gpu: 1}}"), ("--strict",), 0),
-        ("a: b\n", (), 1),
+        ("a: b\n", (), 0),
+        ("kind: Pod\nmetadata: {}\n", (), 1),
         ("a: [\n", (), 1),
         ("", (), 0),
     ],
-    ids=["clean", "warning", "strict", "note", "error", "no-yaml", "empty"],
+    ids=["clean", "warning", "strict", "note", "values", "error", "no-yaml", "empty"],
 )
 def test_exit_codes(text: str, flags: tuple[str, ...], code: int) -> None:
     assert main(["check", file(text), *flags]) == code
@@ -89,11 +90,31 @@ def test_a_file_that_is_no_yaml_is_told_and_the_others_are_checked(
     bad = CLEAN + "---\na: 1\na: 2\n"
     assert main(["check", file(bad), file(WARNED, "b.yaml")]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "b.yaml:9:28: warning: ResourceClaim c: DeviceClass gpu.nvida.com is not in the files, and no known class has this name [ref-class]",
-        "    did you mean gpu.nvidia.com?",
         "a.yaml:12:1: error: the file: the key 'a' is there twice; remove one of them [yaml]",
         "    correct it; what follows in this file is not checked",
+        "b.yaml:9:28: warning: ResourceClaim c: DeviceClass gpu.nvida.com is not in the files, and no known class has this name [ref-class]",
+        "    did you mean gpu.nvidia.com?",
         "2 files: 1 error, 1 warning",
+    ]
+
+
+def test_what_is_no_manifest_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [
+        file("replicas: 1\n---\nimage: x\n"),
+        file("apiVersion: v2\nname: chart\n", "Chart.yaml"),
+        file("{{- if .Values.a }}\nkind: Pod\n{{- end }}\n", "t.yaml"),
+        file(f"a: 1\n---\n{WARNED}", "b.yaml"),
+    ]
+    assert main(["check", *names]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "a.yaml: note: the file: no object of Kubernetes, which has apiVersion and kind: it is not checked [not-checked]",
+        "Chart.yaml: note: the file: no object of Kubernetes, which has apiVersion and kind: it is not checked [not-checked]",
+        "t.yaml: note: the file: a template with {{…}} is no YAML: it is not checked [not-checked]",
+        "    render it first: `helm template … | dra-driver check -`",
+        "b.yaml: note: the file: no object of Kubernetes, which has apiVersion and kind: it is not checked [not-checked]",
+        "b.yaml:11:28: warning: ResourceClaim c: DeviceClass gpu.nvida.com is not in the files, and no known class has this name [ref-class]",
+        "    did you mean gpu.nvidia.com?",
+        "4 files: 1 warning, 4 notes",
     ]
 
 
