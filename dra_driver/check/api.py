@@ -51,9 +51,10 @@ def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
     group, version = group_and_version(one.content)
     if is_of_dra(one) and one.kind in WITHDRAWN:
         return  # told as an older form
-    problem = kind_refusal(one.content, served)
     rewritten = is_of_dra(one) and is_understood(one.content) and is_older(version)
-    if problem and not (rewritten and (not served or "v1" in served)):
+    is_told = rewritten and (not served or "v1" in served)
+    problem = "" if is_told else kind_refusal(one.content, served)
+    if problem:
         misses_version = one.kind in KINDS and "served" in problem
         rule = "api-version" if misses_version else "api-kind"
         path: Path = ("apiVersion",) if "apiVersion" in one.content else ()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How does a file's text change when findings are corrected? Everything else stays as it is, byte for byte.
 
-One finding is corrected at a time. Then the text is read again: every object must have what it had before, and the corrected one what
-its edits promise. Otherwise the text stays, and the finding says so.
+After each correction the text is read again: every object must have what it had before, and a corrected one what its edits promise.
+Otherwise the text stays, and the finding says so. Several are corrected at once only in different documents.
 """
 
 import io
@@ -28,42 +28,49 @@ class Fixed:
 def fix(text: str, findings_of: Callable[[str], Sequence[Finding]]) -> Fixed:
     """Correct everything in a text that can be corrected. `findings_of` checks a text, and names its findings in the order of their places."""
     corrected: list[Finding] = []
-    left: dict[tuple[str, int, str, str], Finding] = {}
+    left: dict[_Key, Finding] = {}
     while True:
-        finding = next(
-            (one for one in findings_of(text) if one.edits and _key(one) not in left), None
-        )
-        if finding is None:
+        # One of each document at a time: the edits of an object say what it is after them alone.
+        todo: dict[int, Finding] = {}
+        for one in findings_of(text):
+            if one.edits and _key(one) not in left:
+                todo.setdefault(one.document, one)
+        if not todo:
             return Fixed(text, tuple(corrected), tuple(left.values()))
-        changed = _changed(text, finding)
+        batch = list(todo.values())
+        changed = _changed(text, batch)
         if changed is None:
-            left[_key(finding)] = replace(finding, edits=(), unfixed=LEFT)
+            wrong = [one for one in batch if _changed(text, [one]) is None] or batch
+            left |= {_key(one): replace(one, edits=(), unfixed=LEFT) for one in wrong}
         else:
             text = changed
-            corrected.append(finding)
+            corrected += batch
 
 
-def _key(finding: Finding) -> tuple[str, int, str, str]:
+_Key = tuple[str, int, str, str]
+
+
+def _key(finding: Finding) -> _Key:
     # Not the path: another correction of the object may change it.
     return finding.rule, finding.document, finding.subject, finding.message
 
 
-def _changed(text: str, finding: Finding) -> str | None:
-    """Return the text after the edits of a finding; None if it would not have exactly the right meaning."""
+def _changed(text: str, findings: Sequence[Finding]) -> str | None:
+    """Return the text after the edits of findings in different documents; None if it would not have exactly the right meaning."""
     before = _contents(text)
+    edits = [edit for one in findings for edit in one.edits]
     changed: str | None = text
-    for edit in sorted(finding.edits, key=lambda one: (one.start, one.indent), reverse=True):
+    for edit in sorted(edits, key=lambda one: (one.start, one.indent), reverse=True):
         changed = None if changed is None else applied(changed, edit)
-    if changed is None or before is None:
+    after = None if changed is None else _contents(changed)
+    if before is None or after is None or len(after) != len(before):
         return None
-    after = _contents(changed)
-    wanted = finding.edits[0].content
-    if after is None or len(after) != len(before):
-        return None
-    differ = [number for number, one in enumerate(before) if after[number] != one]
-    if len(differ) != 1:
-        return None
-    return changed if _differs_only_by(before[differ[0]], after[differ[0]], wanted) else None
+    wanted = {one.document: one.edits[0].content for one in findings}
+    differ = [number for number, one in enumerate(before, 1) if after[number - 1] != one]
+    right = differ == sorted(wanted) and all(
+        _differs_only_by(before[number - 1], after[number - 1], wanted[number]) for number in differ
+    )
+    return changed if right else None
 
 
 def _contents(text: str) -> list[Any] | None:

@@ -46,8 +46,10 @@ def is_object(content: object) -> bool:
 
 def matters(content: object) -> bool:
     """Return whether a document has to be kept: it is looked into, or something is said of it."""
-    if not isinstance(content, Mapping) or not is_object(content):
-        return isinstance(content, Mapping) and is_bare_config(content)
+    if not isinstance(content, Mapping):
+        return False
+    if not is_object(content):
+        return is_bare_config(content)
     kind = content.get("kind")
     return (
         kind in ("List", *LOOKED_INTO)

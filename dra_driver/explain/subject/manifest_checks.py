@@ -10,6 +10,7 @@ Source: k8s.io/kubernetes pkg/apis/resource/validation, pkg/apis/core/validation
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from msgspec import inspect
 
@@ -68,13 +69,19 @@ def refusal(document: object, found: ApiValue) -> str:
 def refusals(document: object, found: ApiValue) -> Iterator[str]:
     """Yield every rule that the object breaks. Where a message is about a field, it begins with the field's path."""
     yield from _unnamed(document)
-    yield from _unknown(document, inspect.type_info(type(found)), "")
+    yield from _unknown(document, _type_of(type(found)), "")
     if isinstance(found, ResourceClaim):
         yield from _claim(found.spec.devices, "spec.devices")
     elif isinstance(found, ResourceClaimTemplate):
         yield from _claim(found.spec.spec.devices, "spec.spec.devices")
     elif isinstance(found, Pod):
         yield from _pod(found)
+
+
+@cache
+def _type_of(kind: type[ApiValue]) -> inspect.Type:
+    """Return what msgspec knows of a kind. Looking it up takes longer than everything else about an object."""
+    return inspect.type_info(kind)
 
 
 def _unnamed(document: object) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dra_driver.check.check import check
 from dra_driver.check.given import Given, Known, replaced, steps
 from dra_driver.check.outcome import SARIF_SCHEMA, report_of, sarif
 from dra_driver.check.rules import RULES
-from dra_driver.check.unknown_kinds import matters
+from dra_driver.check.unknown_kinds import is_object, matters
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.cluster import ClusterState
@@ -126,6 +126,7 @@ def test_a_request_whose_fields_come_from_a_merge_is_left() -> None:
 )
 def test_only_what_is_looked_into_is_kept(content: object, kept: bool) -> None:
     assert matters(content) is kept
+    assert is_object(content) or not kept or "version" in content
 
 
 def test_slices_are_not_checked_and_it_is_said() -> None:

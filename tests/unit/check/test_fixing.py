@@ -234,6 +234,39 @@ def test_edits_say_what_they_replace() -> None:
     assert applied("a\n\nb\nc", Edit(0, 5, "", "", {}, indent=2)) == "a\n\n  b\nc"
 
 
+def test_objects_of_several_documents_are_corrected_at_once() -> None:
+    looks: list[str] = []
+
+    def counted(text: str) -> list[Finding]:
+        looks.append(text)
+        return finder(text)
+
+    text = "---\n".join([QUOTA % ("nvidia.com/gpu", "")] * 5)
+    result = fix(text, counted)
+    assert result.text == "---\n".join([QUOTA % ("requests.nvidia.com/gpu", "")] * 5)
+    assert (len(result.corrected), len(looks)) == (5, 2)
+
+
+def test_one_wrong_edit_keeps_no_other_back() -> None:
+    text = "a: 1\n---\na: 1\n"
+
+    def two(now: str) -> list[Finding]:
+        right = Edit(3, 4, "1", "2", {"a": 2})
+        wrong = Edit(12, 13, "1", "3", {"a": 2})
+        found = [
+            Finding("quota-key", "f", document, 1, 1, "X x", "a", "m", edits=(edit,))
+            for document, edit in ((1, right), (2, wrong))
+        ]
+        return found if now == text else found[1:]
+
+    result = fix(text, two)
+    assert result.text == "a: 2\n---\na: 1\n"
+    assert ([one.document for one in result.corrected], [one.document for one in result.left]) == (
+        [1],
+        [2],
+    )
+
+
 def test_a_text_that_cannot_be_read_is_not_corrected() -> None:
     edit = Edit(0, 1, "a", "b", {})
     finding = Finding("quota-key", "f", 1, 1, 1, "X x", "a", "m", edits=(edit,))

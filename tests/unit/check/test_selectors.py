@@ -187,6 +187,7 @@ CLUSTER = Known(
                             attributes={
                                 "colour": attribute("red"),
                                 "x.example/y": attribute("z"),
+                                "x.example/number": DeviceAttribute(int_value=number),
                                 "gpu.nvidia.com/extra": DeviceAttribute(int_values=[1]),
                             },
                             capacity={
@@ -220,6 +221,8 @@ CLUSTER = Known(
         ),
         ('device.attributes["x.example"].y == "z" && has(device.capacity["x.example"].size)', []),
         ('device.attributes["gpu.nvidia.com"].extra == [1]', []),
+        # The first of the two devices matches, and the last does not.
+        ('device.attributes["x.example"].number == 0', []),
     ],
 )
 def test_a_cluster_says_whether_a_device_matches(expression: str, expected: list[str]) -> None:

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from dra_driver.backends.profiles import PROFILES
+from dra_driver.check.check import check
+from dra_driver.check.given import Given, Known
 from dra_driver.cli import machine
 from dra_driver.cli.machine import classes, fits, product_names
 from dra_driver.cli.main import main
@@ -102,6 +104,8 @@ def test_the_result_is_placed_on_the_machine_that_the_pod_was_for(
 ) -> None:
     found = convert(pod(limits, spec), Choice(), product_names())
     assert (found.is_changed, found.left) == (True, ())
+    given = [Given(document) for document in found.documents]
+    assert check(given, Known()) == []
     if profile:
         answer = fits(profile, found.documents)
         assert (answer.fits, answer.text[: len(profile) + 8]) == (True, f"fits on {profile}"), (

@@ -189,6 +189,7 @@ def test_each_container_keeps_its_own_devices() -> None:
     ("init", "used", "names"),
     [
         ("{name: i, resources: {limits: {nvidia.com/gpu: 1}}}", "b", ["a", "b"]),
+        ("{name: i, resources: {limits: {nvidia.com/gpu: 2}}}", "b", ["a", "b"]),
         ("{name: i, resources: {limits: {nvidia.com/gpu: 3}}}", "i", ["a", "b", "i"]),
         (
             "{name: i, restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 1}}}",
