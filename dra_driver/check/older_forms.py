@@ -32,7 +32,7 @@ _MEMORY = re.compile(
     r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>\d+)"""
 )
 """The form of the first guides. Their numbers are MiB, as nvidia-smi shows them."""
-_NOT_EXACT = "the place in the file is not known exactly (an alias, brackets, or fields in another order): write it by hand"
+_NOT_EXACT = "the place in the file is not known exactly (an alias, or fields in another order): write it by hand"
 NVIDIA = ".nvidia.com"
 
 
@@ -122,12 +122,19 @@ def _nested(
     names = list(request)
     place = one.exact(path)
     keys = [one.key((*path, name)) for name in names]
-    if place is None or place.style != "-" or names[0] != "name":
+    if place is None or names[0] != "name":
         return None
     first = keys[1]
     if first is None or None in keys:
         return None  # a key that comes from a merge (<<)
     last = _end(one, path)
+    if place.style == "{":
+        # In JSON every key is quoted, as the key before it.
+        quote = '"' if keys[0] is not None and keys[0].style == '"' else ""
+        return [
+            Edit(first.start, first.start, "", f"{quote}exactly{quote}: {{", content),
+            Edit(last, last, "", "}", content),
+        ]
     margin = " " * (first.column - 1)
     return [
         Edit(first.start, first.start, "", f"exactly:\n{margin}{' ' * _INDENT}", content),

@@ -30,7 +30,12 @@ KNOWN_CLASSES = (
     *("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
 )
 """The classes that this driver and its chart bring, and those of NVIDIA's."""
-_CLAIM, _TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+_CLASS, _CLAIM, _TEMPLATE = "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"
+_RESOURCES = {
+    _CLASS: "deviceclasses",
+    _CLAIM: "resourceclaims",
+    _TEMPLATE: "resourceclaimtemplates",
+}
 _FIELDS = (("resourceClaimName", _CLAIM), ("resourceClaimTemplateName", _TEMPLATE))
 
 
@@ -41,7 +46,8 @@ class Objects:
     classes: set[str] = field(default_factory=set)
     there: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)
     """Kind, namespace and name; the namespace is "" if the file does not say it."""
-    complete: bool = False
+    complete: set[str] = field(default_factory=set)
+    """The kinds of which the cluster's objects are all known."""
 
 
 def objects(given: Sequence[Given], known: Known) -> Objects:
@@ -62,7 +68,9 @@ def objects(given: Sequence[Given], known: Known) -> Objects:
 
 
 def _of_cluster(found: Objects, state: ClusterState) -> None:
-    found.complete = True
+    for kind, resource in _RESOURCES.items():
+        if not state.gaps(resource):
+            found.complete.add(kind)
     found.classes.update(one.metadata.name for one in state.device_classes)
     pairs: tuple[tuple[str, Sequence[Any]], ...] = (
         (_CLAIM, state.resource_claims),
@@ -88,10 +96,10 @@ def _classes(one: Given, there: Objects) -> Iterator[Finding]:
         name = request.body.get("deviceClassName")
         if not isinstance(name, str) or not name or name in there.classes:
             continue
-        known = sorted({*there.classes, *(() if there.complete else KNOWN_CLASSES)})
+        known = sorted({*there.classes, *(() if _CLASS in there.complete else KNOWN_CLASSES)})
         near = "" if name in known else meant(name, known)
         path = (*request.path, "deviceClassName")
-        if there.complete:
+        if _CLASS in there.complete:
             message = f"there is no DeviceClass {printable(name)}, neither in the files nor in the cluster"
             yield one.finding("ref-class", path, message, near or "create the class first")
         elif near:
@@ -139,7 +147,7 @@ def _find(there: Objects, kind: str, namespace: str, name: str) -> list[str] | N
 def _missing(one: Given, path: Path, kind: str, name: str, there: Objects) -> Iterator[Finding]:
     near = meant(name, [its for its_kind, _, its in there.there if its_kind == kind])
     shown = printable(name)
-    if there.complete:
+    if kind in there.complete:
         message = f"there is no {kind} {shown}, neither in the files nor in the cluster"
         yield one.finding(
             "ref-template", path, message, near or "create it first: the pod waits for it"

@@ -27,6 +27,7 @@ from dra_driver.model.yaml_documents import BadDocument, documents
 
 SARIF = "sarif"
 WIDEST = 120
+_DECIDING = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 _BEGINNING = 1024 * 1024  # of a file, where a template has its first {{
 LARGEST_FIXED = 64 * 1024 * 1024
 
@@ -75,7 +76,17 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     _show(found, chosen.output)
     for each in fixed:
         _tell_left(each)
-    return _code(found, strict=chosen.strict)
+    return _with_gaps(facts, _code(found, strict=chosen.strict))
+
+
+def _with_gaps(facts: Known, code: int) -> int:
+    """Say what of the cluster could not be read. Then nothing wrong is no answer: something there may be."""
+    gaps = [
+        gap for gap in (facts.state.not_read if facts.state else ()) if gap.resource in _DECIDING
+    ]
+    for gap in gaps:
+        render.error(f"could not be read: {gap}")
+    return COULD_NOT_TELL if gaps and code == DONE else code
 
 
 @dataclass(slots=True)
@@ -192,7 +203,7 @@ def _fixed_stream(chosen: argparse.Namespace, facts: Known) -> int:
     for line in render_check.text(found, width=WIDEST, color=False):
         render.error(line)
     _tell_left(fixed)
-    return _code(found, strict=chosen.strict)
+    return _with_gaps(facts, _code(found, strict=chosen.strict))
 
 
 def _finder(file: str, facts: Known) -> Callable[[str], list[Finding]]:

@@ -7,7 +7,7 @@ repeats. It does not recurse, so deep nesting cannot overflow the stack. It read
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 import yaml
@@ -187,6 +187,8 @@ class _Builder:
                 node = _Node(done.value, done.values, done.text)
                 if done.anchor:
                     self._anchors[done.anchor] = node
+                if self._places is not None:
+                    self._places.close(self._open, event)
                 self._put(node, event, counted=True)
             case _:
                 pass  # start and end of the stream
@@ -278,6 +280,13 @@ class _PlaceBook:
             self._values[(*path, opened[-1].key)] = place
         elif isinstance(event, yaml.ScalarEvent):
             self._keys[(*path, event.value)] = place
+
+    def close(self, opened: list[_OpenNode], event: Any) -> None:
+        """Note where a mapping or list in brackets ends. One by indentation ends where the next token begins, which says nothing."""
+        path = tuple(len(one.value) if isinstance(one.value, list) else one.key for one in opened)
+        place = self._values.get(path)
+        if place is not None and place.style in ("{", "["):
+            self._values[path] = replace(place, end=event.end_mark.index)
 
 
 def _place(event: Any) -> Place:

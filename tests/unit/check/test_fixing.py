@@ -95,6 +95,24 @@ def test_line_ends_stay_as_they_are() -> None:
     assert fixed(OLD.replace("\n", "\r\n")) == NEW.replace("\n", "\r\n")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "{name: gpu, deviceClassName: gpu, selectors: [{cel: {expression: 'true'}}]} # x",
+            "{name: gpu, exactly: {deviceClassName: gpu, selectors: [{cel: {expression: 'true'}}]}} # x",
+        ),
+        (
+            '{"name": "gpu", "count": 2,\n         "deviceClassName": "gpu"\n        }',
+            '{"name": "gpu", "exactly": {"count": 2,\n         "deviceClassName": "gpu"}\n        }',
+        ),
+    ],
+)
+def test_a_request_in_brackets_is_nested_too(before: str, after: str) -> None:
+    right = flat(f"      - {after}\n").replace("v1beta1", "v1")
+    assert fixed(flat(f"      - {before}\n")) == right
+
+
 def test_what_is_right_stays() -> None:
     text = NEW.replace('device.attributes["memory"]\n                  > 8', "1 == 1")
     assert fix(text, finder).corrected == ()
@@ -143,12 +161,11 @@ def flat(request: str) -> str:
 @pytest.mark.parametrize(
     "text",
     [
-        flat("      - {name: gpu, deviceClassName: gpu}\n"),
         flat("      - deviceClassName: gpu\n        name: gpu\n"),
         flat("      - &a\n        name: gpu\n        deviceClassName: gpu\n      - *a\n"),
         "a: &v resource.k8s.io/v1beta1\napiVersion: *v\nkind: DeviceClass\nmetadata: {name: c}\n",
     ],
-    ids=["brackets", "order", "alias", "alias-version"],
+    ids=["order", "alias", "alias-version"],
 )
 def test_what_is_not_exactly_known_is_left_and_told(text: str) -> None:
     result = fix(text, finder)

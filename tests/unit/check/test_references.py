@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """References between pods, containers, requests, claims, templates and classes."""
 
+import msgspec
 import pytest
 
 from dra_driver.check.given import Known
@@ -14,7 +15,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
     ResourceClaimTemplateSpec,
 )
-from dra_driver.model.cluster import ClusterState
+from dra_driver.model.cluster import ClusterState, NotRead
 from tests.unit.check.findings import claim, found, pod
 
 TEMPLATE = """\
@@ -168,6 +169,28 @@ def test_classes_of_the_cluster(name: str, action: str | None) -> None:
         )
     ]
     assert told(claim(f"deviceClassName: {name}")) == ([] if action is None else expected)
+
+
+@pytest.mark.parametrize(
+    "resource", ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"]
+)
+def test_of_what_was_not_read_nothing_is_said(resource: str) -> None:
+    gap = NotRead(resource=resource, reason="forbidden")
+    known = Known(state=msgspec.structs.replace(CLUSTER.state, not_read=(gap,)))
+    text = (
+        claim("deviceClassName: zzz")
+        + "---\n"
+        + with_claim("resourceClaimName: zzz", "{name: gpu}")
+        + "---\n"
+        + with_claim("resourceClaimTemplateName: zzz", "{name: gpu}")
+    )
+    told = [one.message.split()[3] for one in found(text, known)]
+    kinds = {
+        "deviceclasses": "DeviceClass",
+        "resourceclaims": "ResourceClaim",
+        "resourceclaimtemplates": "ResourceClaimTemplate",
+    }
+    assert told == [kind for name, kind in kinds.items() if name != resource]
 
 
 def test_a_class_of_the_files_is_there() -> None:

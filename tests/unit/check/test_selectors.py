@@ -20,7 +20,7 @@ from dra_driver.model.api.resource_slice import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dra_driver.model.cluster import ClusterState
+from dra_driver.model.cluster import ClusterState, NotRead
 from tests.unit.check.findings import brief, claim, found, rules, selector
 
 NVIDIA = 'device.attributes["gpu.nvidia.com"]'
@@ -230,6 +230,14 @@ def test_a_cluster_says_whether_a_device_matches(expression: str, expected: list
         "deviceClassName: gpu.nvidia.com", "deviceClassName: any"
     )
     assert [line for line in brief(text, CLUSTER) if "ref-class" not in line] == expected
+
+
+def test_slices_that_were_not_read_may_match() -> None:
+    assert CLUSTER.state
+    gap = NotRead(resource="resourceslices", reason="forbidden")
+    known = Known(state=msgspec.structs.replace(CLUSTER.state, not_read=(gap,)))
+    assert "cel-no-device" in rules(selector("1 == 2"), CLUSTER)
+    assert "cel-no-device" not in rules(selector("1 == 2"), known)
 
 
 def test_a_request_is_asked_for_the_devices_of_its_class() -> None:

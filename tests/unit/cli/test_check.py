@@ -15,7 +15,7 @@ from dra_driver.cli import check as command
 from dra_driver.cli.main import kubectl, main
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import DeviceClass
-from dra_driver.model.cluster import ClusterState, encode
+from dra_driver.model.cluster import ClusterState, NotRead, encode
 from dra_driver.testing.fake_api import FakeApi
 from tests.unit.check.findings import claim, pod
 
@@ -211,6 +211,18 @@ def test_a_record_says_what_is_in_the_cluster(capsys: pytest.CaptureFixture[str]
         "there is no DeviceClass gpu, neither in the files nor in the cluster"
         in capsys.readouterr().out
     )
+
+
+def test_what_of_the_cluster_was_not_read_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    gaps = tuple(
+        NotRead(resource=name, reason="forbidden", message="not allowed")
+        for name in ("resourceslices", "pods")
+    )
+    Path("record.json").write_bytes(encode(ClusterState(not_read=gaps)))
+    assert main(["check", file("kind: Pod\nspec: {}\n"), "--from", "record.json"]) == 1
+    assert main(["check", file("a: 1\n"), "--from", "record.json"]) == 2
+    said = "dra-driver: could not be read: resourceslices: not allowed\n"
+    assert capsys.readouterr().err == said * 2
 
 
 def test_a_cluster_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
