@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from dra_driver.check.admin_access import admin_findings, labels_of_namespaces
 from dra_driver.check.api import api_findings
 from dra_driver.check.cluster_objects import is_bare_config, label_findings, object_findings
 from dra_driver.check.configs import capacity_findings, config_findings
@@ -51,6 +52,7 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
     names = names_of(known)
     there = objects(given, known)
     devices = DevicesOfCluster(known, given)
+    namespaces = labels_of_namespaces(given, known)
     for one in given:
         if not (is_bare_config(one.content) or is_foreign(one)):
             yield from api_findings(one, served)
@@ -63,6 +65,7 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
             if finding.path not in rewritten:
                 yield finding
         yield from reference_findings(one, there)
+        yield from admin_findings(one, namespaces)
         yield from config_findings(one, known)
         yield from capacity_findings(one, names, known)
         yield from pod_findings(one, known)

@@ -49,6 +49,7 @@ _ALL = (
     Rule("ref-unused", "warning", "a pod has a claim that none of its containers uses"),
     Rule("ref-class", "warning", "a DeviceClass that is neither here nor known"),
     Rule("ref-template", "warning", "a ResourceClaimTemplate or ResourceClaim that is not there"),
+    Rule("admin-access", "error", "admin access in a namespace that does not allow it"),
     Rule("config-kind", "error", "a kind of configuration that the driver does not know"),
     Rule("config-value", "error", "a configuration that the driver would refuse"),
     Rule("capacity-name", "warning", "a requested capacity that nobody has (did you mean …?)"),

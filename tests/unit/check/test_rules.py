@@ -7,9 +7,10 @@ import pytest
 
 from dra_driver.check.given import Known, ReadConfig
 from dra_driver.check.rules import RULES, rules_table
-from dra_driver.model.api.core import Node, NodeStatus
+from dra_driver.model.api.core import Namespace, Node, NodeStatus
+from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import DeviceClass, DeviceClassSpec
-from dra_driver.model.cluster import ClusterState
+from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.model.decoding import Mistake
 from tests.unit.check.findings import brief, claim, pod, rules, selector
 
@@ -185,6 +186,13 @@ CASES = {
             "9 ref-class: DeviceClass gpu.nvidia.co is not in the files, and no known class has this name"
         ],
     ),
+    "admin": (
+        claim("deviceClassName: gpu\nadminAccess: true", name="c, namespace: ns")
+        + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ns, labels: {a: b}}\n",
+        [
+            f"10 admin-access: {REFUSED}the namespace ns does not allow admin access",
+        ],
+    ),
     "capacity": (
         claim("deviceClassName: gpu\ncapacity:\n  requests: {memry: 1Gi}"),
         ["11 capacity-name: no device has the capacity memry"],
@@ -326,6 +334,11 @@ CLEAN = (
     selector('"gpu" == device.attributes["gpu.nvidia.com"].type', "'"),
     selector('device.attributes["gpu.nvidia.com"].unifiedMemory == true'),
     claim("deviceClassName: anything.example.com"),
+    claim("deviceClassName: gpu\nadminAccess: true", name="c, namespace: ns"),
+    claim("deviceClassName: gpu\nadminAccess: false", name="c, namespace: ns")
+    + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ns}\n",
+    claim("deviceClassName: gpu\nadminAccess: true", name="c, namespace: ns")
+    + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ns, labels: {resource.kubernetes.io/admin-access: 'true'}}\n",
     _CLASS
     + "    - cel: {expression: 'device.driver == \"a.b\"'}\n    - cel: {expression: 'device.attributes[\"a.b\"].c'}\n",
     _CLASS + "    - cel: {expression: 'has(device.attributes[\"a.b\"].c) || 1 == 1'}\n",
@@ -338,6 +351,23 @@ CLEAN = (
 @pytest.mark.parametrize("text", CLEAN)
 def test_nothing_is_said_of_what_is_right(text: str) -> None:
     assert brief(text) == []
+
+
+def test_the_labels_of_namespaces_in_the_cluster_count() -> None:
+    text = claim("deviceClassName: gpu\nadminAccess: true", name="c, namespace: ns")
+    label = {"resource.kubernetes.io/admin-access": "true"}
+
+    def told(labels: dict[str, str] | None, more: str = "") -> list[str]:
+        namespace = Namespace(metadata=ObjectMeta(name="ns", labels=labels))
+        gap = NotRead(resource="deviceclasses", reason="forbidden")
+        return rules(
+            text + more, Known(state=ClusterState(namespaces=(namespace,), not_read=(gap,)))
+        )
+
+    assert told(None) == ["admin-access"]
+    assert told(label) == []
+    applied = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ns, labels: {a: b}}\n"
+    assert told(label, applied) == []  # an apply keeps the label that is there
 
 
 def test_a_resource_that_the_cluster_offers_is_right() -> None:
