@@ -330,6 +330,18 @@ CLEAN = (
     "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {requests.nvidia.com/gpu: 16}}\n",
     selector('device.attributes["gpu.nvidia.com"].productName == "x" && 1 == 1'),
     selector('device.attributes["other.example.com"].anything == 3'),
+    *(
+        selector(f'device.attributes["{domain}"].anything == 3')
+        for domain in (
+            *("gpu.amd.com", "gpu.intel.com", "gaudi.intel.com", "compute-domain.nvidia.com"),
+            *("gpu.example.com", "dra.net", "tpu.google.com"),
+        )
+    ),
+    claim("deviceClassName: compute-domain-default-channel.nvidia.com"),
+    claim("deviceClassName: mig-1g.5gb.nvidia.com"),
+    claim("deviceClassName: gpu.amd.com"),
+    claim("deviceClassName: gpu.intel.com"),
+    claim("deviceClassName: gpu.example.com"),
     selector('device.attributes["resource.kubernetes.io"].numaNode == 0'),
     selector('"gpu" == device.attributes["gpu.nvidia.com"].type', "'"),
     selector('device.attributes["gpu.nvidia.com"].unifiedMemory == true'),
