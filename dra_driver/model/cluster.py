@@ -31,6 +31,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplateSpec,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.shared_parts import share_equal_parts
 from dra_driver.model.api.workload import StoredWorkload
 from dra_driver.model.names import CLUSTER_RECORD_KIND, DOCUMENT_VERSION
 
@@ -146,6 +147,7 @@ def decode(content: bytes, *, source: str) -> ClusterState:
         raise NotARecord(_what_is_wrong(content, source, error)) from error
     if (record.format, record.format_version) != (FORMAT, FORMAT_VERSION):
         raise NotARecord(_other_format(record.format, record.format_version, source))
+    share_equal_parts(record.cluster.resource_slices, record.cluster.resource_claims)
     return record.cluster
 
 
