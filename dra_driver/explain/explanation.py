@@ -83,10 +83,8 @@ class Explanation:
         changes: tuple[Change, ...] = ()
         useless = ""
         if nodes.fatal or not nodes.some_fit:
-            changes = TriedChanges(self.facts, nodes, requests, self._limits.added).changes()
-            added = self._limits.added
-            if added is not None and not any(one.kind == "add node" for one in changes):
-                useless = f"a node like {added.profile} would not help"
+            tried = TriedChanges(self.facts, nodes, requests, self._limits.added)
+            changes, useless = tried.changes(), tried.no_help()
         claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
         verdicts = tuple(self._verdicts())
         outcome = outcome_of(claims, nodes, verdicts, allocating=bool(self.facts.claims))

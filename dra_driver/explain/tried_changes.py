@@ -7,6 +7,7 @@ of another kind.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import msgspec
 
@@ -31,7 +32,7 @@ from dra_driver.explain.proposals import (
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.subject import NewNode
-from dra_driver.explain.trial import try_on
+from dra_driver.explain.trial import TrialResult, try_on
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
     ClassMissing,
@@ -83,16 +84,41 @@ class TriedChanges:
             found["add node"] = added
         return tuple(found[kind] for kind in sorted(found, key=COSTS.__getitem__))
 
-    def _with_node(self) -> Change | None:
-        """Return the node that the user asked about, if everything fits there. It is told whatever else helps."""
+    def no_help(self) -> str:
+        """Return what is known of the node that the user asked about, if it is none of the changes that help; "" if it is one, or none was
+        asked about.
+        """
+        added, tried = self._added, self._on_added
+        if added is None or (tried is not None and tried.fits):
+            return ""
+        if tried is not None and tried.cancelled:
+            return f"whether a node like {added.profile} would help was not found out in time: give more with --timeout"
+        return f"a node like {added.profile} would not help"
+
+    @cached_property
+    def _on_added(self) -> TrialResult | None:
+        """The answer of the node that the user asked about; None if there is none, or if nothing can help."""
         added, state = self._added, self._fleet.state
         if added is None or self._nodes.fatal:
             return None  # an error of a selector stops the pod with one more node, too
         slices = (*state.resource_slices, *added.slices)
         fleet = Fleet(msgspec.structs.replace(state, resource_slices=slices))
-        if not try_on(fleet.allocator, added.node, self._facts.claims, self._facts.stop).fits:
+        return try_on(fleet.allocator, added.node, self._facts.claims, self._facts.stop)
+
+    def _with_node(self) -> Change | None:
+        """Return the node that the user asked about, if everything fits there. It is told whatever else helps.
+
+        Its labels and taints are for the user to choose: what the pod asks of them is said.
+        """
+        if self._added is None or self._on_added is None or not self._on_added.fits:
             return None
-        return Change(what=f"add a node like {added.profile}", kind="add node")
+        pod = self._facts.subject.pod
+        spec = pod.spec if pod else None
+        chooses = spec is not None and (
+            spec.node_selector or (spec.affinity and spec.affinity.node_affinity)
+        )
+        labels = ", with the labels that the pod asks for" if chooses else ""
+        return Change(what=f"add a node like {self._added.profile}{labels}", kind="add node")
 
     def _candidates(self) -> list[Candidate]:
         """Return every change to try, each text once."""
