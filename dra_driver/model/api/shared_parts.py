@@ -33,7 +33,8 @@ def share_equal_parts(slices: Iterable[ResourceSlice], claims: Iterable[Resource
     """Let equal attributes, capacities and specs be the same object. Only for objects that were just decoded: nobody else has them yet."""
     attributes, capacities, specs = _Known(), _Known(), _Known()
     for device in (device for one in slices for device in one.spec.devices or ()):
-        for name, attribute in (device.attributes or {}).items():
+        known = device.attributes or {}
+        for name, attribute in known.items():
             key = (
                 attribute.string_value,
                 attribute.int_value,
@@ -41,7 +42,7 @@ def share_equal_parts(slices: Iterable[ResourceSlice], claims: Iterable[Resource
                 attribute.bool_value,
             )
             if any(value is not None for value in key):
-                device.attributes[name] = attributes.one(key, attribute)
+                known[name] = attributes.one(key, attribute)
         if device.capacity:
             key_of_all = msgspec.msgpack.encode(device.capacity)
             _set(device, "capacity", capacities.one(key_of_all, device.capacity))
