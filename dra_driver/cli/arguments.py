@@ -7,7 +7,6 @@
 import argparse
 from collections.abc import Mapping
 
-from dra_driver.backends.profiles import DEMO_PROFILES
 from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.model.exit_codes import COMMANDS, summary
 
@@ -133,6 +132,8 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
+    from dra_driver.backends.profiles import DEMO_PROFILES  # noqa: PLC0415  the backends take a tenth of the time of other commands
+
     _add_output(parser, lines="one line of JSON for each step")
     parser.add_argument(
         "--profile",
