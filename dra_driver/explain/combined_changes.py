@@ -7,7 +7,7 @@ each of them it proposes one change, which removes all the reasons.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dra_driver.allocator.devices import SliceDevice
@@ -36,19 +36,20 @@ class _Given:
 
 
 def combined_changes(
-    requests: Sequence[RequestExplained], nodes: Sequence[TriedNodes]
+    requests: Sequence[RequestExplained],
+    places: Iterable[tuple[TriedNodes, Sequence[SliceDevice]]],
 ) -> Iterator[Candidate]:
-    """Yield, for each of the nearest nodes, one change that contains all that has to change there."""
+    """Yield, for each of the nearest nodes, one change that contains all that has to change there. `places` are nodes with their devices."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for one in requests:
         mains.setdefault(one.request.main, []).append(one)
     found: list[tuple[int, list[_Given], TriedNodes]] = []
     looked_at = 0
-    for tried in nodes:
-        looked_at += len(tried.group.devices)
+    for tried, devices in places:
+        looked_at += len(devices)
         if looked_at > MOST_DEVICES:
             break
-        given = _given(list(mains.values()), tried.group.devices)
+        given = _given(list(mains.values()), devices)
         if given is not None and not tried.ruled_out:
             found.append((sum(one.cost for one in given), given, tried))
     found.sort(key=lambda one: one[0])
