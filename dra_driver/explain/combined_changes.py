@@ -9,6 +9,7 @@ each of them it proposes one change, which removes all the reasons.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.misses import Miss, missed, relaxed
@@ -57,6 +58,22 @@ def combined_changes(
         combined = _combined(given, tried)
         if combined is not None and (combined.what or combined.ended):
             yield combined
+
+
+def everything_ended(
+    requests: Sequence[RequestExplained],
+    places: Iterable[tuple[TriedNodes, Sequence[SliceDevice]]],
+) -> Iterator[Candidate]:
+    """Yield for each of these nodes the end of all claims that have a device for one of the requests.
+
+    Which of them must end depends on the constraints: which devices go together. `tried_changes` keeps only those that must.
+    """
+    for tried, devices in islice(places, MOST_NODES):
+        misses = (missed(one, device) for one in requests for device in devices)
+        held = (one for one in misses if one.reasons and all(map(users_of, one.reasons)))
+        ended = tuple(dict.fromkeys(name for one in held for name in _users(one)))
+        if ended and not tried.ruled_out:
+            yield Candidate("", {}, ended=ended, first=tried)
 
 
 def _given(

@@ -15,7 +15,7 @@ import msgspec
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain import conflict
-from dra_driver.explain.combined_changes import combined_changes
+from dra_driver.explain.combined_changes import combined_changes, everything_ended
 from dra_driver.explain.costs import COSTS, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
@@ -129,7 +129,10 @@ class TriedChanges:
         single = (
             Candidate("", {}).and_also(one) for one in self._proposals() if one.what or one.ended
         )
-        together = combined_changes(self._requests.requests, self._places())
+        requests = self._requests.requests
+        together = [*combined_changes(requests, self._places())]
+        if any(one.request.claim.spec.devices.constraints for one in requests):
+            together += everything_ended(requests, self._places())
         seen: dict[object, Candidate] = {}
         for candidate in (*single, *together):
             seen.setdefault((candidate.what, frozenset(candidate.ended)), candidate)
@@ -183,9 +186,9 @@ class TriedChanges:
     def _of_request(self, explained: RequestExplained) -> Iterator[Proposal]:
         request = explained.request
         for verdict in self._requests.verdicts(explained, self._requests.groups(explained)):
-            if isinstance(verdict, NotEnoughDevices) and verdict.available:
+            if isinstance(verdict, NotEnoughDevices) and verdict.available and self._all_take:
                 yield fewer(request, verdict.available)
-            elif isinstance(verdict, AllUnsatisfied):
+            elif isinstance(verdict, AllUnsatisfied | NotEnoughDevices):
                 yield from (fewer(request, most) for most in self._most_free(explained))
         # An error on any device of the cluster can stop the search, not only on the devices in the report.
         yield from from_errors(explained, list(self._fleet.devices.values()))
@@ -274,9 +277,13 @@ class TriedChanges:
         return taking or everything
 
     @cached_property
+    def _all_take(self) -> bool:
+        return sum(len(nodes) for _, nodes in self._taking) == self._nodes.count
+
+    @cached_property
     def _devices(self) -> Sequence[SliceDevice]:
         """The devices that one of these nodes can use."""
-        if sum(len(nodes) for _, nodes in self._taking) == self._nodes.count:
+        if self._all_take:
             return self._requests.devices
         found = (
             device
@@ -287,7 +294,7 @@ class TriedChanges:
         return list(dict.fromkeys(found))
 
     def _miss(self, explained: RequestExplained) -> Miss | None:
-        if self._devices is self._requests.devices:
+        if self._all_take:
             return self._requests.miss(explained)
         return nearest(explained, self._devices)
 
