@@ -97,7 +97,11 @@ class TriedChanges:
             return ""
         if tried is not None and tried.cancelled:
             return f"whether a node like {added.profile} would help was not found out in time: give more with --timeout"
-        return f"a node like {added.profile} would not help"
+        useless = f"a node like {added.profile} would not help"
+        drivers = {one.spec.driver for one in added.slices}
+        if drivers & {one.spec.driver for one in self._fleet.state.resource_slices}:
+            return useless
+        return f"{useless}: its devices are of the driver {first_names(sorted(drivers))}, which has none here (PROFILE:DRIVER names another)"
 
     @cached_property
     def _on_added(self) -> TrialResult | None:

@@ -7,9 +7,12 @@ import msgspec
 import pytest
 
 from dra_driver.explain.outcome import Report
-from dra_driver.explain.report import ManifestSubject, PodSubject, explain
-from dra_driver.model.api.core import Pod
+from dra_driver.explain.remedy import fix
+from dra_driver.explain.report import ManifestSubject, NewNode, PodSubject, explain
+from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.policy import PodDisruptionBudget
+from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
 from tests.e2e.fleet import GPU, HOME, device, devices, request, resource_slice
@@ -163,6 +166,46 @@ def test_a_pod_that_the_scheduler_does_not_place_any_more_is_told_so(
     cluster = pods(state(resource_slice(devices(1)), wanted), p={"spec": spec, **more})
     report = explain(cluster, PodSubject("ns", "p"))
     assert report.outcome == "devices fit, something else is in the way"
-    assert f"the scheduler does not place this pod any more: {why}" in map(str, report.verdicts)
+    [told] = [one for one in report.verdicts if str(one).startswith("the scheduler does not place")]
+    assert str(told) == f"the scheduler does not place this pod any more: {why}"
+    assert fix(told).startswith("create the pod anew")
     alive = pods(state(resource_slice(devices(1)), wanted), p={"spec": spec})
     assert explain(alive, PodSubject("ns", "p")).outcome == "devices fit"
+
+
+def new_node(driver: str = GPU) -> NewNode:
+    published = resource_slice(devices(2), driver=driver, pool="new")
+    return NewNode(
+        "big", Node(metadata=ObjectMeta(name="new")), (msgspec.convert(published, ResourceSlice),)
+    )
+
+
+def test_for_several_pods_an_added_node_is_told_with_how_many_fit_then() -> None:
+    pod = words.pod(of={"resourceClaimTemplateName": words.MINE})["spec"]
+    labels = {"app": "train"}
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "train"},
+        "spec": {
+            "replicas": 4,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    documents = (words.template(), workload)
+    subject = ManifestSubject(documents, "ns", "f.yaml")
+    report = explain(state(resource_slice(devices(2))), subject, added=new_node())
+    assert [one.what for one in report.changes] == [
+        "add a node like big: at least 3 pods fit then",
+        "deployment ns/train: 2 pods instead of 4",
+    ]
+
+
+def test_a_node_of_a_driver_that_nothing_here_has_is_told_to_be_one() -> None:
+    cluster = state(resource_slice(devices(1)))
+    subject = ManifestSubject((words.claim(request(count=2)),), "ns", "f.yaml")
+    assert explain(cluster, subject, added=new_node("other.example.com")).no_help == (
+        "a node like big would not help: its devices are of the driver other.example.com, which has none here (PROFILE:DRIVER "
+        "names another)"
+    )
