@@ -63,9 +63,7 @@ def claims_of(overview: Overview, chosen: Chosen, not_read: tuple[Gap, ...] = ()
     """Return the claims that are asked about, sorted by namespace and name. A node or driver leaves out claims that are pending."""
     rows = _Rows(overview)
     there = sorted(overview.state.resource_claims, key=lambda one: full_name(one.metadata))
-    found = map(
-        rows.row, (one for one in there if chosen.namespace in ("", one.metadata.namespace))
-    )
+    found = map(rows.row, filter(chosen.has, there))
     kept = tuple(row for row in found if _is_asked(row, chosen))
     return ClusterClaims(read_at=overview.state.recorded_at, claims=kept, not_read=not_read)
 

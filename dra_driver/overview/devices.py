@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
-
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.state import DeviceID
 from dra_driver.allocator.taints import EFFECTIVE
 from dra_driver.explain.facts.device_nodes import where_usable
 from dra_driver.explain.names import full_name
-from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
+from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
+from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 from dra_driver.model.names import (
     CLUSTER_DEVICES_KIND,
     DOCUMENT_VERSION,
@@ -95,11 +94,17 @@ class ClusterDevices(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which devices are asked about; "" stands for all. `namespace` is that of a claim that has the device."""
+    """Which devices are asked about; "" stands for all. `namespace` and `labels` are those of a claim that has the device."""
 
     node: str = ""
     driver: str = ""
     namespace: str = ""
+    labels: LabelSelector = EVERYTHING
+
+    def has(self, claim: ResourceClaim) -> bool:
+        """Return whether the claim is one of those that are asked about, as far as its namespace and its labels say."""
+        metadata = claim.metadata
+        return self.namespace in ("", metadata.namespace) and self.labels.chooses(metadata.labels)
 
 
 def devices_of(
@@ -210,12 +215,3 @@ class _Rows:
 def device_of(result: DeviceRequestAllocationResult) -> DeviceID:
     """Return the device of an allocation."""
     return DeviceID(result.driver, result.pool, result.device)
-
-
-def same_but_for_time(one: msgspec.Struct, other: msgspec.Struct) -> bool:
-    """Return whether two documents say the same, whenever they were read."""
-    return _timeless(one) == _timeless(other)
-
-
-def _timeless(document: msgspec.Struct) -> msgspec.Struct:
-    return msgspec.structs.replace(document, read_at="")

@@ -12,8 +12,9 @@ import msgspec
 from dra_driver.allocator.amounts import Amount
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.facts.claim_problems import NO_ALLOCATION
 from dra_driver.explain.selector_answers import SelectorAnswers
-from dra_driver.explain.verdict import CouldNotTell, SelectorError
+from dra_driver.explain.verdict import CouldNotTell, SelectorError, Verdict
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.gates import ALLOCATION
 from dra_driver.model.names import DOCUMENT_VERSION, FREE_DEVICES_KIND
@@ -22,7 +23,7 @@ from dra_driver.overview.devices import Chosen
 from dra_driver.overview.part import Gap, Part
 from dra_driver.overview.values import memory_of, product
 
-_GIVES_UP = "{}; the scheduler may give up on the whole pod"
+_FAILED = (SelectorError, CouldNotTell)
 
 
 class FreeProduct(Part, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class FreeOfClass(Part, frozen=True, kw_only=True):
     `matching` devices belong to it, and `free` of them a new claim could get: the whole device, or of `partlyFree` ones a share. They are
     on `nodes`; devices for all nodes are on none of them, and `allNodes` is set. `onClosedNodes` devices are free too, but all nodes that
     can use them are cordoned or not ready. `largestMemory` is the most memory that one claim could get. `problem` says why the class
-    gives no devices, or may not.
+    gives no devices, or may not. If it took too long to find out, the answer is not `isComplete`.
     """
 
     device_class: str
@@ -53,6 +54,7 @@ class FreeOfClass(Part, frozen=True, kw_only=True):
     largest_memory: str
     products: tuple[FreeProduct, ...]
     problem: str
+    is_complete: bool
 
 
 class FreeDevices(Part, frozen=True, kw_only=True):
@@ -86,17 +88,7 @@ def _row(
     name = one.metadata.name
     body = msgspec.structs.replace(ONE_DEVICE, device_class_name=name)
     request = ClaimRequest(ResourceClaim(), "one", body, (0, None))
-    answers = SelectorAnswers(overview.fleet, request, cancelled)
-    matching: list[SliceDevice] = []
-    problems = list(map(str, answers.problems))
-    if not overview.fleet.is_on(ALLOCATION):
-        problems.insert(0, f"feature gate {ALLOCATION} is off")
-    for device in () if problems else _asked(overview, chosen):
-        verdicts = answers.judged(device).verdicts
-        if not verdicts:
-            matching.append(device)
-        elif isinstance(verdicts[0], (SelectorError, CouldNotTell)) and not problems:
-            problems.append(_GIVES_UP.format(verdicts[0]))
+    matching, problems = _matching(overview, request, chosen, cancelled)
     free = [device for device in matching if overview.against(device) is None]
     could = [device for device in free if overview.is_open(device)]
     nodes = [overview.nodes_of(device) for device in could]
@@ -111,8 +103,36 @@ def _row(
         all_nodes=None in nodes,
         largest_memory=_largest(overview, could),
         products=tuple(_products(overview, could)),
-        problem="; ".join(problems),
+        problem="; ".join(map(_said, problems)),
+        is_complete=not any(isinstance(problem, CouldNotTell) for problem in problems),
     )
+
+
+def _matching(
+    overview: Overview, request: ClaimRequest, chosen: Chosen, cancelled: Callable[[], bool]
+) -> tuple[Sequence[SliceDevice], Sequence[Verdict]]:
+    """Return the devices that the selectors of the class choose, and what keeps them from choosing."""
+    answers = SelectorAnswers(overview.fleet, request, cancelled)
+    if not overview.fleet.is_on(ALLOCATION):
+        return (), (NO_ALLOCATION,)
+    if answers.problems:
+        return (), answers.problems
+    matching: list[SliceDevice] = []
+    failed: dict[type[Verdict], Verdict] = {}
+    for device in _asked(overview, chosen):
+        verdicts = answers.judged(device).verdicts
+        if not verdicts:
+            matching.append(device)
+        elif isinstance(verdicts[0], _FAILED):
+            failed.setdefault(type(verdicts[0]), verdicts[0])
+    return matching, tuple(failed.values())
+
+
+def _said(problem: Verdict) -> str:
+    more = (
+        "; the scheduler may give up on the whole pod" if isinstance(problem, SelectorError) else ""
+    )
+    return f"{problem}{more}"
 
 
 def _asked(overview: Overview, chosen: Chosen) -> Iterator[SliceDevice]:

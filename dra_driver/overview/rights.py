@@ -11,7 +11,7 @@ from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.overview.part import Gap
 
 USER, EXPLAIN = "user", "explain"
-DEVICES, CLAIMS, FREE, USAGE = "devices", "claims", "free", "usage"
+DEVICES, CLAIMS, FREE, USAGE, VERSION = "devices", "claims", "free", "usage", "version"
 
 _CLAIMS_OF_OTHERS = "the claims of other namespaces"
 _WHAT_LACKS: Mapping[str, Mapping[str, str]] = {
@@ -38,6 +38,7 @@ _WHAT_LACKS: Mapping[str, Mapping[str, str]] = {
         "resourceslices": "the memory and the product of devices",
         "pods": "the nodes of pods",
     },
+    VERSION: {"resourceslices": "the drivers"},
 }
 """The resources that each command needs, each with what its answer lacks without them."""
 _OF_USERS = ("resourceslices", "deviceclasses")

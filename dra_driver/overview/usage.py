@@ -94,9 +94,7 @@ def usage_of(
     """Return the usage by one property, sorted by its value."""
     sums: dict[str, _Sum] = {}
     total = _Sum()
-    for claim in overview.state.resource_claims:
-        if chosen.namespace not in ("", claim.metadata.namespace):
-            continue
+    for claim in filter(chosen.has, overview.state.resource_claims):
         for result in _results(overview, claim, chosen):
             name = _name(overview, claim, result, by)
             for one in (sums.setdefault(name, _Sum()), total):

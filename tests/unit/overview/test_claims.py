@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said of each claim: its state, its pods and nodes, and its devices."""
 
+from dra_driver.explain.subject.labels import parse_selector
 from dra_driver.overview.claims import ClusterClaim, DeviceOfClaim, claims_of
 from dra_driver.overview.devices import Chosen
 from tests.e2e import fleet as words
@@ -130,3 +131,10 @@ def test_claims_are_sorted_and_filtered() -> None:
     assert names(namespace="team") == ["team/c"]
     assert names(node="fleet-1") == ["ns/b"]
     assert names(driver="nic.example.com") == ["ns/a"]
+
+
+def test_only_claims_with_a_label() -> None:
+    labelled = waiting()
+    labelled["metadata"]["labels"] = {"app": "train"}
+    chosen = Chosen(labels=parse_selector("app=train"))
+    assert [one.name for one in rows(labelled, waiting("other"), chosen=chosen)] == ["wait"]

@@ -47,6 +47,7 @@ def test_free_devices_of_a_class() -> None:
                 FreeProduct(product="H100", memory="80Gi", free=2),
             ),
             problem="",
+            is_complete=True,
         )
     ]
 
@@ -133,13 +134,16 @@ def test_a_class_that_excludes_devices_has_no_problem() -> None:
 def test_a_search_that_takes_too_long_is_a_problem() -> None:
     found = free_of(overview(gpu_slice(words.device("a"))), ANYWHERE, cancelled=lambda: True)
     assert found.classes[0].problem == "could not tell (timeout): a selector took too long"
-    assert found.classes[0].free == 0
+    assert (found.classes[0].free, found.classes[0].is_complete) == (0, False)
 
 
 def test_the_main_gate_is_off() -> None:
     gates = {"DynamicResourceAllocation": False}
     (found,) = rows(gpu_slice(words.device("a")), featureGates=gates)
-    assert (found.free, found.problem) == (0, "feature gate DynamicResourceAllocation is off")
+    assert found.problem == (
+        "a claim needs feature gate DynamicResourceAllocation, which is off here"
+    )
+    assert (found.free, found.is_complete) == (0, True)
 
 
 def test_one_class_a_node_or_a_driver() -> None:
