@@ -36,7 +36,7 @@ class Target:
 
 def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.environ) -> Target:
     """Return the cluster that the arguments and the environment name. Raises Fatal if they name none or a file cannot be read."""
-    path = _kubeconfig(chosen.kubeconfig, environment)
+    path = kubeconfig(chosen.kubeconfig, environment)
     if path is None:
         if not environment.get("KUBERNETES_SERVICE_HOST"):
             raise NoneKnown(
@@ -54,7 +54,8 @@ def read(found: Target, *, scope: Scope = WHOLE_CLUSTER) -> ClusterState:
     return without_secrets(read_cluster(found.connection, scope=scope))
 
 
-def _kubeconfig(given: str | None, environment: Mapping[str, str]) -> Path | None:
+def kubeconfig(given: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the kubeconfig that a flag or the environment names; None if there is none."""
     if given:
         return Path(given)
     named = [Path(text) for text in environment.get("KUBECONFIG", "").split(os.pathsep) if text]

@@ -87,17 +87,29 @@ def parser(
     command: str, *, program: str = PROJECT, commands: "Mapping[str, str]" = COMMANDS
 ) -> CommandLine:
     """Make the parser of the command line. Only the subcommand `command` gets its arguments; --help shows the others by name."""
-    top = CommandLine(prog=program, description=DESCRIPTIONS.get(program, DESCRIPTIONS[PROJECT]))
+    return _parsers(command, program, commands)[0]
+
+
+def command_line(program: str, commands: "Mapping[str, str]", command: str) -> CommandLine:
+    """Make the parser of one subcommand alone."""
+    return _parsers(command, program, commands)[1][command]
+
+
+def _parsers(
+    command: str, program: str, commands: "Mapping[str, str]"
+) -> tuple[CommandLine, dict[str, CommandLine]]:
+    top = CommandLine(prog=program, description=DESCRIPTIONS[program])
     top.add_argument("--version", action="version", version=f"{PROJECT} {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    found = {}
     for name, about in commands.items():
-        sub = subparsers.add_parser(name, help=about, description=about)
+        sub = found[name] = subparsers.add_parser(name, help=about, description=about)
         if name == command:
             home = "cluster_arguments" if program == KUBECTL else "arguments"
             _imported(f"dra_driver.cli.{home}").add_arguments(name, sub)
             # A command finds mistakes that argparse cannot see; its usage and exit code are the same for them.
             sub.set_defaults(parser=sub)
-    return top
+    return top, found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
