@@ -98,7 +98,7 @@ def _argument(one: argparse.Action) -> str:
 
 def _value(one: argparse.Action) -> str:
     if one.choices is not None:
-        return _text("|".join(map(str, one.choices)))
+        return "|\\:".join(_text(str(choice)) for choice in one.choices)  # a line may end there
     return _text(str(one.metavar or one.dest.upper()))
 
 
@@ -113,6 +113,7 @@ def _see_also(names: list[str]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Escape what troff would read as a command: backslashes, hyphens, and a dot or quote that begins a line."""
+    """Escape what troff would read as a command: backslashes, hyphens, and a dot or quote that begins a line; and what is not ASCII."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    escaped = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in escaped)
     return f"\\&{escaped}" if escaped[:1] in (".", "'") else escaped

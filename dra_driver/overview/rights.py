@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does the user lack to see everything: which right, which part of the answer, and which ClusterRole of the chart gives it?
 
-The chart has three roles for people: `user` for the claims and pods of one namespace and what the whole cluster offers, `explain` for all
-that these commands read, `admin` for those who change something.
+The chart has roles for people: `user` for the claims and pods of a namespace, `user-cluster` for the devices and classes of the cluster,
+`explain` for all that these commands read, `admin` for those who change something.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.overview.part import Gap
 
-USER, EXPLAIN = "user", "explain"
+USER, USER_CLUSTER, EXPLAIN = "user", "user-cluster", "explain"
 DEVICES, CLAIMS, FREE, USAGE, VERSION = "devices", "claims", "free", "usage", "version"
 
 _CLAIMS_OF_OTHERS = "the claims of other namespaces"
@@ -41,8 +41,8 @@ _WHAT_LACKS: Mapping[str, Mapping[str, str]] = {
     VERSION: {"resourceslices": "the drivers"},
 }
 """The resources that each command needs, each with what its answer lacks without them."""
-_OF_USERS = ("resourceslices", "deviceclasses")
-_IN_EACH_NAMESPACE = ("resourceclaims", "pods")
+_OF_CLUSTER = ("resourceslices", "deviceclasses")
+_OF_NAMESPACES = ("resourceclaims", "pods")
 ALWAYS = "resource.k8s.io"
 """The name of the gap if the API server does not say which versions it serves."""
 
@@ -68,8 +68,11 @@ def _is_enough(gap: NotRead, command: str, namespace: str) -> bool:
 
 def _gap(found: NotRead, lacks: str, *, own: bool) -> Gap:
     """Return the gap. `own`: only the objects of one namespace are asked about, and the role of a user has the right for these."""
-    of_users = _IN_EACH_NAMESPACE if own else ()
-    role = USER if found.resource in (*_OF_USERS, *of_users) else EXPLAIN
+    role = EXPLAIN
+    if found.resource in _OF_CLUSTER:
+        role = USER_CLUSTER
+    elif own and found.resource in _OF_NAMESPACES:
+        role = USER
     return Gap(
         verb="list",
         resource=found.resource,

@@ -34,7 +34,14 @@ def test_the_wheel_has_them_where_man_looks() -> None:
 
 @pytest.mark.parametrize(
     ("text", "escaped"),
-    [("a-b", "a\\-b"), (".TH x", "\\&.TH x"), ("'x", "\\&'x"), ("a\\b", "a\\eb"), ("", "")],
+    [
+        ("a-b", "a\\-b"),
+        (".TH x", "\\&.TH x"),
+        ("'x", "\\&'x"),
+        ("a\\b", "a\\eb"),
+        ("…", "\\[u2026]"),
+        ("", ""),
+    ],
 )
 def test_what_troff_would_obey_is_escaped(text: str, escaped: str) -> None:
     assert _text(text) == escaped

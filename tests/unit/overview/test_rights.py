@@ -24,7 +24,7 @@ def test_only_what_the_command_needs_is_told(command: str) -> None:
         "list",
         "resourceslices",
         "no",
-        "user",
+        "user-cluster",
     )
     (unknown,) = gaps(command, NotRead(resource="resource.k8s.io", reason="failed", message="m"))
     assert (unknown.lacks, unknown.role) == ("everything", "")

@@ -47,4 +47,4 @@ def test_slices_that_may_not_be_read() -> None:
         notRead=[{"resource": "resourceslices", "reason": "forbidden", "message": "no"}]
     )
     (gap,) = version_of("0.9", state).not_read
-    assert (gap.lacks, gap.role, gap.message) == ("the drivers", "user", forbidden.message)
+    assert (gap.lacks, gap.role, gap.message) == ("the drivers", "user-cluster", forbidden.message)
