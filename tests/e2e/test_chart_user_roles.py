@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.e2e import rendering
-from tests.e2e.rendering import Object, of_kind
+from tests.e2e.rendering import FOR_PEOPLE, Object, of_kind
 
 pytestmark = pytest.mark.real
 
 OFF = "clusterRoles: {enabled: false}"
-ROLES = ("user", "user-cluster", "explain", "admin")
+ROLES = tuple(end.removeprefix("-") for end in FOR_PEOPLE)
 
 
 @pytest.fixture
@@ -57,5 +57,6 @@ def test_the_rules_that_roles_share_are_whole(render: Any) -> None:
     assert {"nonResourceURLs": ["/metrics"], "verbs": ["get"]} in found["explain"]["rules"]
 
 
-def test_there_are_none_if_somebody_says_no(render: Any) -> None:
+def test_there_are_none_if_somebody_says_no_or_the_cluster_has_no_claims(render: Any) -> None:
     assert roles(render(values=OFF)) == {}
+    assert roles(render("--kube-version", "1.30.14")) == {}

@@ -109,5 +109,6 @@ def test_the_role_that_is_named_to_a_user_gives_the_right(command: str, namespac
 def test_they_are_made_unless_somebody_says_no() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert values["clusterRoles"] == {"enabled": True}
-    assert TEXT.count("{{- if .Values.clusterRoles.enabled }}") == 1
+    served = '(include "dra-driver.resourceApiVersion" .)'
+    assert TEXT.count("{{- if and .Values.clusterRoles.enabled " + served + " }}") == 1
     assert TEXT.count("kind: ClusterRole\n") == 4
