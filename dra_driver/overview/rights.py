@@ -63,7 +63,9 @@ def gaps_of(state: ClusterState, command: str, *, namespace: str = "") -> tuple[
 
 def _is_enough(gap: NotRead, command: str, namespace: str) -> bool:
     """Return whether the objects of the namespace were read, and the command is about them alone."""
-    return command in (CLAIMS, USAGE) and bool(gap.read_in) and gap.read_in == namespace
+    return (
+        command in (CLAIMS, USAGE) and bool(gap.only_namespace) and gap.only_namespace == namespace
+    )
 
 
 def _gap(found: NotRead, lacks: str, *, own: bool) -> Gap:

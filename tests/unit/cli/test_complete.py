@@ -120,7 +120,7 @@ def test_a_config_file_is_left_to_the_shell() -> None:
 @pytest.mark.parametrize(
     ("typed", "proposed"),
     [
-        (("claims", "-n", "te"), ["team", "test"]),
+        (("claims", "-n", "t"), ["team", "test"]),
         (("claims", "--namespace=tea"), ["--namespace=team"]),
         (("devices", "--node", ""), ["n1", "n2"]),
         (("devices", "--driver", ""), ["gpu.example.com", "nic.example.com"]),

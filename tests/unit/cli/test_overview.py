@@ -126,7 +126,7 @@ def test_what_is_free(dra: Command, capsys: Printed) -> None:
 
 def test_notes_about_classes(live: Command, api: FakeApi, capsys: Printed) -> None:
     api.put("nodes", {"metadata": {"name": "n2"}, "spec": {"unschedulable": True}})
-    wrong = {"selectors": [{"cel": {"expression": "device.drivr == 'x'"}}]}
+    wrong = {"selectors": [{"cel": {"expression": "device.nothing == 'x'"}}]}
     api.put("deviceclasses", {"metadata": {"name": "wrong"}, "spec": wrong})
     assert live("free") == 0
     said = capsys.readouterr().err.splitlines()

@@ -105,7 +105,7 @@ def test_without_rights_for_the_cluster_the_namespace_is_read() -> None:
     assert "/api/v1/namespaces/team/pods" in paths
     assert [
         (
-            *(gap.resource, gap.reason, gap.read_in),
+            *(gap.resource, gap.reason, gap.only_namespace),
             "; only those of namespace team were read" in gap.message,
         )
         for gap in state.not_read

@@ -114,7 +114,7 @@ def test_nodes_that_could_not_be_read_count_as_open() -> None:
 
 
 def test_a_class_whose_selector_is_wrong_or_fails() -> None:
-    wrong = words.device_class("wrong", expression="device.drivr")
+    wrong = words.device_class("wrong", expression="device.nothing")
     fails = words.device_class("fails", expression='device.attributes["x"].y == 1')
     found = {one.device_class: one for one in rows(gpu_slice(words.device("a")), wrong, fails)}
     assert found["gpu"].problem == ""

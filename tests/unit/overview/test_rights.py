@@ -52,7 +52,7 @@ def test_an_object_that_cannot_be_read_needs_no_right() -> None:
 
 @pytest.mark.parametrize("command", ["claims", "usage"])
 def test_who_asks_about_one_namespace_needs_no_right_for_all(command: str) -> None:
-    there = forbidden("resourceclaims", read_in="team")
+    there = forbidden("resourceclaims", only_namespace="team")
     assert gaps(command, there, namespace="team") == ()
     assert [one.role for one in gaps(command, there, namespace="other")] == ["user"]
     assert [one.role for one in gaps(command, there)] == ["explain"]
@@ -61,5 +61,5 @@ def test_who_asks_about_one_namespace_needs_no_right_for_all(command: str) -> No
 
 
 def test_devices_are_asked_for_in_the_whole_cluster() -> None:
-    there = forbidden("resourceclaims", read_in="team")
+    there = forbidden("resourceclaims", only_namespace="team")
     assert [one.role for one in gaps("devices", there, namespace="team")] == ["explain"]
