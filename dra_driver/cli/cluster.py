@@ -40,7 +40,7 @@ def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.en
     from dra_driver.kube.auth import connect, from_kubeconfig  # noqa: PLC0415  see above
     from dra_driver.kube.kubeconfig import load_kubeconfig  # noqa: PLC0415
 
-    path = _kubeconfig(chosen.kubeconfig, environment)
+    path = kubeconfig(chosen.kubeconfig, environment)
     if path is None:
         if not environment.get("KUBERNETES_SERVICE_HOST"):
             raise NoneKnown(
@@ -64,7 +64,8 @@ def read(found: Target, *, namespace: str = "", workloads: Sequence[str] = ()) -
     return without_secrets(read_cluster(found.connection, scope=scope))
 
 
-def _kubeconfig(given: str | None, environment: Mapping[str, str]) -> Path | None:
+def kubeconfig(given: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the kubeconfig that a flag or the environment names; None if there is none."""
     if given:
         return Path(given)
     named = [Path(text) for text in environment.get("KUBECONFIG", "").split(os.pathsep) if text]

@@ -99,7 +99,8 @@ class TriedChanges:
             return f"whether a node like {added.profile} would help was not found out in time: give more with --timeout"
         useless = f"a node like {added.profile} would not help"
         drivers = {one.spec.driver for one in added.slices}
-        if drivers & {one.spec.driver for one in self._fleet.state.resource_slices}:
+        here = {one.spec.driver for one in self._fleet.state.resource_slices}
+        if not here or drivers & here:
             return useless
         return f"{useless}: its devices are of the driver {first_names(sorted(drivers))}, which has none here (PROFILE:DRIVER names another)"
 
