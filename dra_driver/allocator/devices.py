@@ -32,14 +32,28 @@ class SliceDevice:
         self.slice = in_slice
         self.device = device
         self.id = DeviceID(in_slice.pool_id.driver, in_slice.pool_id.pool, device.name)
-        self.selected: dict[object, bool] = {}
-        """Cache: whether the device matches, by CEL expression."""
-        self.compared: dict[str, AttributeValues | None] = {}
-        """Cache: the values for constraints, by attribute name. None if the device lacks the attribute."""
-        self.consumed: dict[tuple[tuple[str, Amount], ...], dict[str, Amount]] = {}
-        """Cache: the consumed capacity, by the requested capacity (Request.capacity_key)."""
-        self.forbidden: dict[tuple[tuple[str, Amount], ...], str | None] = {}
-        """Cache: the capacity whose policy forbids the request, by the requested capacity. None if all allow it."""
+
+    # Caches. Most of 100,000 devices need none of them.
+
+    @cached_attribute
+    def selected(self) -> dict[object, bool]:
+        """Whether the device matches, by CEL expression."""
+        return {}
+
+    @cached_attribute
+    def compared(self) -> dict[str, AttributeValues | None]:
+        """The values for constraints, by attribute name. None if the device lacks the attribute."""
+        return {}
+
+    @cached_attribute
+    def consumed(self) -> dict[tuple[tuple[str, Amount], ...], dict[str, Amount]]:
+        """The consumed capacity, by the requested capacity (Request.capacity_key)."""
+        return {}
+
+    @cached_attribute
+    def forbidden(self) -> dict[tuple[tuple[str, Amount], ...], str | None]:
+        """The capacity whose policy forbids the request, by the requested capacity. None if all allow it."""
+        return {}
 
     @cached_attribute
     def value(self) -> DeviceValue:

@@ -5,9 +5,8 @@
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from dra_driver.backends.profiles import DEMO_PROFILES
 from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.model.exit_codes import COMMANDS, summary
 
@@ -19,6 +18,7 @@ CLEANUP_FLAGS = {
 SNAPSHOT_FLAGS = {
     "--keep-identifiers": "keep UUIDs and serial numbers, which are replaced otherwise"
 }
+SHELLS = ("bash", "zsh", "fish")
 LINES = "lines"  # the output of --json
 EXPLAIN_SECONDS = 60.0
 MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
@@ -33,7 +33,7 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
         case "devices":
             add_settings(parser)
-            _add_output(parser, lines="one line of JSON for each device")
+            add_output(parser, lines="one line of JSON for each device")
         case "snapshot":
             add_settings(parser)
             _add_file(parser)
@@ -52,7 +52,7 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
             _add_flags(parser, CLEANUP_FLAGS)
         case "record":
-            _add_cluster(parser)
+            add_cluster(parser)
             _add_file(parser)
         case _:
             _add_other(command, parser)
@@ -62,19 +62,26 @@ def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
     """Arguments of subcommands that read none of the driver's settings."""
     match command:
         case "explain":
-            _add_explain(parser)
-        case "check":
-            _add_check(parser)
-        case "convert":
-            _add_convert(parser)
+            add_explain(parser)
+        case "check" | "convert":
+            _add_manifests(command, parser)
         case "migration":
-            _add_migration(parser)
+            add_migration(parser)
         case "demo":
             _add_demo(parser)
         case "hardware":
             _add_hardware(parser)
+        case "completion":
+            parser.epilog = f"{parser.epilog}. docs/kubectl-dra.md says where the script belongs"
+            parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
         case _:
             raise ValueError(f"{command!r} is no subcommand")
+
+
+def _add_manifests(command: str, parser: argparse.ArgumentParser) -> None:
+    from dra_driver.cli.manifest_arguments import add_check, add_convert  # noqa: PLC0415  it imports this module
+
+    (add_check if command == "check" else add_convert)(parser)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +144,9 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    _add_output(parser, lines="one line of JSON for each step")
+    from dra_driver.backends.profiles import DEMO_PROFILES  # noqa: PLC0415  the backends take a tenth of the time of other commands
+
+    add_output(parser, lines="one line of JSON for each step")
     parser.add_argument(
         "--profile",
         choices=DEMO_PROFILES,
@@ -146,11 +155,12 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_explain(parser: argparse.ArgumentParser) -> None:
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `explain`."""
     parser.epilog = f"{parser.epilog}. docs/pending.md explains the answers"
     _add_subjects(parser)
     _add_view(parser)
-    _add_cluster(parser)
+    add_cluster(parser)
 
 
 def _add_subjects(parser: argparse.ArgumentParser) -> None:
@@ -191,92 +201,6 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        nargs="*",
-        metavar="FILE",
-        help="file or directory with manifests, - for standard input",
-    )
-    parser.add_argument(
-        *("-f", "--filename"),
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="the same, as for kubectl",
-    )
-    parser.add_argument(
-        "-R", "--recursive", action="store_true", help="the subdirectories of directories too"
-    )
-
-
-def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = f"{parser.epilog}. docs/check.md has all rules"
-    _add_files(parser)
-    parser.add_argument(
-        "--fix",
-        action="store_true",
-        help="correct what can be corrected exactly, and leave everything else of the files as it is; standard input goes to standard output",
-    )
-    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
-    parser.add_argument(
-        "--from",
-        dest="record",
-        metavar="FILE",
-        help="check also against a file of `dra-driver record`",
-    )
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="check also against the cluster of the kubeconfig; --kubeconfig and --context imply it",
-    )
-    _add_driver_name(parser)
-    _add_output(parser, choices=("text", "json", "yaml", "sarif"))
-    _add_timeout(parser, "stop after this time")
-    _add_cluster(parser)
-
-
-def _add_convert(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = f"{parser.epilog}. docs/check.md has what becomes of each form"
-    _add_files(parser)
-    parser.add_argument(
-        "--class",
-        dest="device_class",
-        default="",
-        metavar="NAME",
-        help="the DeviceClass for all requests (default: the usual one for each resource)",
-    )
-    parser.add_argument(
-        "--driver-name",
-        default="",
-        metavar="NAME",
-        help="the driver whose devices the selectors read (default: the one of the usual class)",
-    )
-    parser.add_argument(
-        "--profile",
-        default="",
-        metavar="NAME",
-        help="say also whether this machine has what the pods ask for (docs/reference/profiles.md has all)",
-    )
-    parser.add_argument(
-        "--output-dir",
-        default="",
-        metavar="FOLDER",
-        help="write a file for each file there, instead of standard output",
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite files in FOLDER")
-    _add_timeout(parser, "stop after this time")
-
-
-def _add_driver_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--driver-name",
-        default=str(DEFAULT_DRIVER_NAME),
-        metavar="NAME",
-        help=f"the name under which the driver runs (default: {DEFAULT_DRIVER_NAME})",
-    )
-
-
 def _add_view(parser: argparse.ArgumentParser) -> None:
     """How it is looked at, and for how long."""
     parser.add_argument(
@@ -285,12 +209,7 @@ def _add_view(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="explain again when something changes, and print each answer that is another, until the pods have nodes or Ctrl-C",
     )
-    parser.add_argument(
-        "--from",
-        dest="record",
-        metavar="FILE",
-        help="read a file of `dra-driver record` instead of a cluster",
-    )
+    add_record(parser)
     parser.add_argument("--node", default="", metavar="NAME", help="explain this node only")
     parser.add_argument(
         "--add-node",
@@ -299,21 +218,23 @@ def _add_view(parser: argparse.ArgumentParser) -> None:
         help="try also whether one more node like this machine would help (docs/reference/profiles.md has all); PROFILE:DRIVER for "
         f"another driver than {DEFAULT_DRIVER_NAME}",
     )
-    _add_output(parser)
-    _add_timeout(parser, "stop searching after this time")
+    add_output(parser)
+    add_timeout(parser, "stop searching after this time")
 
 
-def _add_timeout(parser: argparse.ArgumentParser, what: str) -> None:
+def add_timeout(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add --timeout; `what` says what happens then."""
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=EXPLAIN_SECONDS,
         metavar="SECONDS",
         help=f"{what} (default: {EXPLAIN_SECONDS:g})",
     )
 
 
-def _add_migration(parser: argparse.ArgumentParser) -> None:
+def add_migration(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `migration`."""
     parser.epilog = f"{parser.epilog}. docs/moving-to-dra.md explains the steps"
     parser.add_argument("--node", default="", metavar="NAME", help="this node only")
     parser.add_argument(
@@ -322,48 +243,57 @@ def _add_migration(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"the driver to move to (default: {DEFAULT_DRIVER_NAME})",
     )
+    add_record(parser)
+    add_output(parser, lines="one line of JSON for each node")
+    add_cluster(parser)
+
+
+def add_output(
+    parser: argparse.ArgumentParser, *, lines: str = "", wide: str = "", sarif: str = ""
+) -> None:
+    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other; `wide` and `sarif` describe these values."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=(
+            "text",
+            *(("wide",) if wide else ()),
+            "json",
+            "yaml",
+            *(("sarif",) if sarif else ()),
+        ),
+        default="text",
+        help=f"text, {f'wide ({wide}), ' if wide else ''}{f'sarif ({sarif}), ' if sarif else ''}or one document for programs (docs/reference/documents.md) (default: text)",
+    )
+    if lines:
+        parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)
+
+
+def seconds(text: str) -> float:
+    """Parse the value of --timeout. Raises the error that argparse shows."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds between 0 and {MOST_SECONDS} (one day); give for example 60"
+        )
+    return found
+
+
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """Add --from."""
     parser.add_argument(
         "--from",
         dest="record",
         metavar="FILE",
         help="read a file of `dra-driver record` instead of a cluster",
     )
-    _add_output(parser, lines="one line of JSON for each node")
-    _add_cluster(parser)
 
 
-def _add_output(
-    parser: argparse.ArgumentParser,
-    *,
-    lines: str = "",
-    choices: Sequence[str] = ("text", "json", "yaml"),
-) -> None:
-    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=choices,
-        default="text",
-        help="text, or one document for programs (docs/reference/documents.md) (default: text)",
-    )
-    if lines:
-        parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)
-
-
-def _seconds(text: str) -> float:
-    """Parse the value of --timeout. Raises the error that argparse shows."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds between 0 and {MOST_SECONDS} (one day); give for example 60"
-        )
-    return seconds
-
-
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name the cluster."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",

@@ -111,7 +111,7 @@ class Report(_Part, frozen=True, kw_only=True):
     """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
     `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores. `alike` are
-    other pods, which ask for the same and so have the same answer. `no_help`: the node that was to be added, if it would not help.
+    other pods, which ask for the same and so have the same answer. `no_help`: the node that was to be added, if it would not help, or was not tried in time.
     """
 
     api_version: str = DOCUMENT_VERSION

@@ -31,6 +31,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplateSpec,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.shared_parts import share_equal_parts
 from dra_driver.model.api.workload import StoredWorkload
 from dra_driver.model.names import CLUSTER_RECORD_KIND, DOCUMENT_VERSION
 
@@ -51,13 +52,14 @@ class NotRead(ApiValue, frozen=True):
     """A kind of object, or one object, that could not be read.
 
     `resource` is the name in RBAC ("pods"). `name` is "namespace/name" or "name" for one object, and empty for the whole kind.
-    `message` is for an operator.
+    `message` is for an operator. `only_namespace` is the namespace whose objects were read, if the right is missing for all others only.
     """
 
     resource: str
     reason: NotReadReason
     name: str = ""
     message: str = ""
+    only_namespace: str = ""
 
     def __str__(self) -> str:
         return f"{self.resource} {self.name}".rstrip() + f": {self.message}"
@@ -146,6 +148,7 @@ def decode(content: bytes, *, source: str) -> ClusterState:
         raise NotARecord(_what_is_wrong(content, source, error)) from error
     if (record.format, record.format_version) != (FORMAT, FORMAT_VERSION):
         raise NotARecord(_other_format(record.format, record.format_version, source))
+    share_equal_parts(record.cluster.resource_slices, record.cluster.resource_claims)
     return record.cluster
 
 

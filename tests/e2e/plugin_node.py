@@ -47,6 +47,8 @@ class PluginNode:
     def make_device_files(self) -> None:
         """Put the files of simulated devices onto the node: a kubelet that passes them on itself looks for them there."""
         own = self.cluster.root / "dev"
+        if own.exists():
+            return  # another module's tests on the same cluster made them
         own.mkdir()
         devices.mount_own_dev(self.cluster, own)
         names = [f"gpu-{number}" for number in range(MOST_DEVICES)]

@@ -3,7 +3,7 @@
 
 The whole process counts, from its start to its end: an interpreter that reads a recorded cluster of 1,000 nodes with
 8 devices each, with claims that hold half of them and ten ordinary pods per node, and explains one claim. Every device
-has a serial number of its own, so no two are equal.
+has a serial number of its own, so no two are equal. Then the same with 100,000 devices, of which none or a third is held.
 """
 
 import json
@@ -11,6 +11,7 @@ import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from typing import Any
 from hack.bench.cost import installed
 from hack.bench.cost.bed import Context
 from hack.bench.cost.figures import Times, in_turn, ratio
-from hack.bench.cost.report import Answer, Target, times_table
+from hack.bench.cost.report import Answer, Table, Target, times_table
 
 NODES, DEVICES, PODS = 1_000, 8, 10
 LIMIT_SECONDS, LIMIT_MIB, LIMIT_HELP = 1.0, 300.0, 3.0
+LARGE_NODES, LARGE_SECONDS, LARGE_MIB = 12_500, 5.0, 250.0
 DRIVER = "gpu.example.com"
 FITS, NOT = "devices fit", "devices do not fit"
 _ATTRIBUTES = f'device.attributes["{DRIVER}"]'
@@ -34,32 +36,35 @@ def _request(name: str, expression: str = "", **more: Any) -> dict[str, Any]:
     return {"name": name, "exactly": {"deviceClassName": "gpu", "selectors": selectors, **more}}
 
 
-# What is asked for, by what makes it easy or hard; all but the first are hopeless.
+# What is asked for, by what makes it easy or hard; all but the first are hopeless where half of the devices are held.
 EASY = "a GPU that exists"
+MANY, TOGETHER = "more devices than a node has left", "two requests that cannot go together"
 PROBLEMS: dict[str, dict[str, Any]] = {
     EASY: {"requests": [_request("gpu")]},
     "more memory than any GPU has": {"requests": [_request("gpu", _MEMORY % "200Gi")]},
     "a model that nobody has": {"requests": [_request("gpu", f'{_ATTRIBUTES}.model == "H10O"')]},
     "one serial number, mistyped": {"requests": [_request("gpu", f'{_ATTRIBUTES}.uuid == "X"')]},
-    "more devices than a node has left": {"requests": [_request("gpu", count=6)]},
-    "two requests that cannot go together": {
+    MANY: {"requests": [_request("gpu", count=6)]},
+    TOGETHER: {
         "requests": [_request("a", count=2), _request("b", count=2)],
         **_NUMA,
     },
 }
 
 
-def record(path: Path) -> None:
-    """Write the recorded cluster."""
+def record(
+    path: Path, nodes: int = NODES, held: Sequence[int] = (0, 2, 4, 6), pods: int = PODS
+) -> None:
+    """Write the recorded cluster. `held` are the devices of each node that claims have."""
     cluster = {
         "kubernetesVersion": "v1.37.1",
         "served": ["v1"],
-        "nodes": [_node(number) for number in range(NODES)],
-        "pods": [_pod(node, number) for node in range(NODES) for number in range(PODS)],
+        "nodes": [_node(number) for number in range(nodes)],
+        "pods": [_pod(node, number) for node in range(nodes) for number in range(pods)],
         "namespaces": [{"metadata": {"name": "default"}}],
         "deviceClasses": [_class()],
-        "resourceSlices": [_slice(number) for number in range(NODES)],
-        "resourceClaims": [_holder(node, even) for node in range(NODES) for even in range(0, 8, 2)],
+        "resourceSlices": [_slice(number) for number in range(nodes)],
+        "resourceClaims": [_holder(node, index) for node in range(nodes) for index in held],
     }
     whole = {"format": "dra-driver/record", "formatVersion": 1, "cluster": cluster}
     path.write_text(json.dumps(whole))
@@ -129,13 +134,8 @@ def measure(context: Context) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         recorded = Path(folder) / "fleet.json"
         record(recorded)
-        times, peaks = [], []
-        for number, (name, devices) in enumerate(PROBLEMS.items()):
-            manifest = Path(folder) / f"{number}.json"
-            manifest.write_text(json.dumps(_claim(devices)))
-            found, peak = _problem(name, (recorded, manifest), repeats)
-            times.append(found)
-            peaks.append(peak)
+        times, peaks = _problems(Path(folder), recorded, repeats, {EASY})
+    large, tables = _large(1 if context.quick else 3)
     about = (
         f"`dra-driver explain -f CLAIM --from RECORD`, {NODES:,} nodes x {DEVICES} devices, {repeats} runs of each, "
         "the whole process."
@@ -147,10 +147,47 @@ def measure(context: Context) -> Answer:
         (
             Target("slowest of the problems, p99", slowest, LIMIT_SECONDS, "s"),
             Target("most memory of any run, resident", max(peaks), LIMIT_MIB, "MiB"),
+            *large,
             Target("`--help` ÷ `python -c pass`", ratio(helped, nothing), LIMIT_HELP),
         ),
-        (times_table(about, times), times_table(beside, [helped, nothing])),
+        (times_table(about, times), *tables, times_table(beside, [helped, nothing])),
     )
+
+
+def _large(repeats: int) -> tuple[tuple[Target, ...], tuple[Table, ...]]:
+    """The same problems with 100,000 devices. The targets are about those that nobody has; with claims it is reported."""
+    targets, tables = [], []
+    for held, about, fits, limits in (
+        ((), "no claims", {EASY, MANY, TOGETHER}, (LARGE_SECONDS, LARGE_MIB)),
+        ((0, 3, 6), "claims that hold three of each eight", {EASY}, (None, None)),
+    ):
+        count = f"{LARGE_NODES * DEVICES:,} devices, {about}"
+        with tempfile.TemporaryDirectory() as folder:
+            recorded = Path(folder) / "fleet.json"
+            record(recorded, LARGE_NODES, held, pods=0)
+            times, peaks = _problems(Path(folder), recorded, repeats, fits)
+        slowest = max(each.quantile(1.0) for each in times)
+        targets += [
+            Target(f"{count}: slowest of the problems", slowest, limits[0], "s"),
+            Target(f"{count}: most memory, resident", max(peaks), limits[1], "MiB"),
+        ]
+        tables.append(times_table(f"{count}, {repeats} runs of each:", times))
+    return tuple(targets), tuple(tables)
+
+
+def _problems(
+    folder: Path, recorded: Path, repeats: int, fits: Collection[str]
+) -> tuple[list[Times], list[float]]:
+    """The times and the largest resident set of every problem. `fits` are those that can be solved."""
+    times, peaks = [], []
+    for number, (name, devices) in enumerate(PROBLEMS.items()):
+        manifest = folder / f"{number}.json"
+        manifest.write_text(json.dumps(_claim(devices)))
+        expected = FITS if name in fits else NOT
+        found, peak = _problem(name, (recorded, manifest), repeats, expected)
+        times.append(found)
+        peaks.append(peak)
+    return times, peaks
 
 
 def _help(repeats: int) -> tuple[Times, Times]:
@@ -186,11 +223,13 @@ def _claim(devices: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _problem(name: str, files: tuple[Path, Path], repeats: int) -> tuple[Times, float]:
+def _problem(
+    name: str, files: tuple[Path, Path], repeats: int, expected: str
+) -> tuple[Times, float]:
     """The times of one problem and its largest resident set in MiB; the first run warms the disk's cache."""
     times, peak = Times(name), 0.0
     for number in range(repeats + 1):
-        seconds, mib = _once(*files, FITS if name == EASY else NOT)
+        seconds, mib = _once(*files, expected)
         if number:
             times.begin_repeat()
             times.add(seconds)

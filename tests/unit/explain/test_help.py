@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What would help: the cheapest for the user first, and of two kinds."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -254,12 +256,19 @@ def test_to_change_a_request_and_to_end_a_claim_is_no_second_way() -> None:
     assert [kind for kind, _ in helps(report)] == ["end"]
 
 
-def adding(cluster: ClusterState, *requests: dict[str, Any], count: int = 2) -> Report:
+def adding(
+    cluster: ClusterState,
+    *requests: dict[str, Any],
+    count: int = 2,
+    pod: dict[str, Any] | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Report:
     """The answer, if a node with so many devices is to be added."""
     published = msgspec.convert(resource_slice(devices(count), pool="new"), ResourceSlice)
     added = NewNode("big", Node(metadata=ObjectMeta(name="new")), (published,))
-    subject = ManifestSubject((words.claim(*requests),), "ns", "f.yaml")
-    return explain(cluster, subject, added=added)
+    documents = (words.claim(*requests), *([pod] if pod else ()))
+    subject = ManifestSubject(documents, "ns", "f.yaml")
+    return explain(cluster, subject, added=added, cancelled=cancelled)
 
 
 def test_a_node_that_would_help_is_told_in_its_place_whatever_else_helps() -> None:
@@ -280,6 +289,41 @@ def test_a_node_that_would_not_help_is_told_so() -> None:
     assert adding(state(resource_slice(devices(1))), request()).no_help == ""
     lacking = adding(state(resource_slice(devices(1))), request(cel=f'{A}.modle == "H100"'))
     assert lacking.no_help == "a node like big would not help"
+
+
+def test_a_node_that_could_not_be_tried_in_time_is_not_called_useless() -> None:
+    """Whenever the time ends: before, during or after the look at that node."""
+    cluster = state(resource_slice(devices(1)), holder("gpu-0"))
+
+    def no_help(most: int) -> tuple[str, int]:
+        asked = 0
+
+        def cancelled() -> bool:
+            nonlocal asked
+            asked += 1
+            return asked > most
+
+        return adding(cluster, request(count=2), cancelled=cancelled).no_help, asked
+
+    found, whole = no_help(sys.maxsize)
+    assert found == ""
+    late = "whether a node like big would help was not found out in time: give more with --timeout"
+    assert {no_help(most)[0] for most in range(whole)} == {"", late}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": None}}},
+    ],
+)
+def test_a_node_for_a_pod_that_chooses_nodes_needs_the_labels(spec: dict[str, Any]) -> None:
+    cluster = state(resource_slice(devices(1)), holder("gpu-0"))
+    for more, said in ((spec, ", with the labels that the pod asks for"), ({}, "")):
+        pod = words.pod(**more)
+        report = adding(cluster, request(), pod=pod)
+        assert helps(report)[-1] == ("add node", f"add a node like big{said}")
 
 
 def test_the_budget_that_forbids_an_eviction_is_named() -> None:

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How do the equal parts of many objects take memory only once?
+
+Of 100,000 devices most have the model, the driver's version and the capacities of others, and most claims ask for what others ask for. After
+JSON was decoded each of these parts is an object of its own. Parts are values that nobody changes, so one of each is enough.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import TypeVar, cast
+
+import msgspec
+
+from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.api.resource_slice import ResourceSlice
+
+Part = TypeVar("Part")
+FEWEST = 10_000
+_MOST_KEPT = 10_000
+"""More different values than this are names of single devices, such as UUIDs: to keep them would take more than it gives."""
+
+
+class _Known:
+    def __init__(self) -> None:
+        self._parts: dict[Hashable, object] = {}
+
+    def one(self, key: Hashable, part: Part) -> Part:
+        """Return the part that came first with this key; the key says all that the part has."""
+        if len(self._parts) < _MOST_KEPT:
+            return cast(Part, self._parts.setdefault(key, part))
+        return cast(Part, self._parts.get(key, part))
+
+
+def share_equal_parts(slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim]) -> None:
+    """Let equal attributes, capacities and specs be the same object. Only for objects that were just decoded: nobody else has them yet.
+
+    Of few objects nothing is shared: that would take time, and the memory does not matter.
+    """
+    if len(slices) + len(claims) < FEWEST:
+        return
+    attributes, capacities, specs = _Known(), _Known(), _Known()
+    for device in (device for one in slices for device in one.spec.devices or ()):
+        known = device.attributes or {}
+        for name, attribute in known.items():
+            key = (
+                attribute.string_value,
+                attribute.int_value,
+                attribute.version_value,
+                attribute.bool_value,
+            )
+            if any(value is not None for value in key):
+                known[name] = attributes.one(key, attribute)
+        if device.capacity:
+            key_of_all = msgspec.msgpack.encode(device.capacity)
+            _set(device, "capacity", capacities.one(key_of_all, device.capacity))
+    for claim in claims:
+        _set(claim, "spec", specs.one(msgspec.msgpack.encode(claim.spec), claim.spec))
+
+
+def _set(value: msgspec.Struct, name: str, part: object) -> None:
+    msgspec.structs.force_setattr(value, name, part)
