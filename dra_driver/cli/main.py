@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "serve the kubelet and publish this node's devices",
     "devices": "show the devices of this node as the driver would publish them",
+    "doctor": "say what is wrong on this node, what it means, and which command mends it",
     "explain": "say why a pod or claim gets no devices, or which devices it gets",
     "record": "save the cluster state that `explain` needs to a file, without secrets",
     "migration": "say which nodes still use device plugins, what blocks them, and what to move next",
@@ -31,7 +32,7 @@ COMMANDS = {
     "hardware": "touch the hardware for a driver in another container, which asks over a socket",
     "demo": "show the driver at work on this machine, without cluster, GPU or root",
 }
-KUBECTL_COMMANDS = ("explain", "migration", "record")
+KUBECTL_COMMANDS = ("doctor", "explain", "migration", "record")
 
 
 class CommandLine(argparse.ArgumentParser):

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How are the checks of `dra-driver doctor` run? Each has a deadline, and none keeps another from its answer.
+
+A look at a node can hang: a dead network file system, a kubelet that accepts and does not answer. So each check runs in a thread of its
+own, which is left behind at the deadline; it ends with the process.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from dra_driver.doctor.findings import Finding, unknown
+from dra_driver.errors import DriverError
+
+CHECK_SECONDS = 20.0
+"""More than what the kubelet, the API server and plugins are given to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check by its name in `doctor.texts.CHECKS`, what it looks at, and the look itself."""
+
+    name: str
+    where: str
+    look: Callable[[], Iterable[Finding]]
+
+
+def run_checks(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[Finding]:
+    """Yield what each check finds. One that fails, or is not done in time, yields why it could not look."""
+    for check in checks:
+        answers: SimpleQueue[tuple[Finding, ...]] = SimpleQueue()
+        Thread(target=_answer, args=(check, answers), name=check.name, daemon=True).start()
+        try:
+            yield from answers.get(timeout=seconds)
+        except Empty:
+            yield unknown(check.name, check.where, f"no answer in {seconds:g} s")
+
+
+def _answer(check: Check, answers: "SimpleQueue[tuple[Finding, ...]]") -> None:
+    try:
+        found = tuple(check.look())
+    except DriverError as error:
+        found = (unknown(check.name, check.where, str(error)),)
+    except OSError as error:
+        why = f"{error.strerror or type(error).__name__}"
+        found = (
+            unknown(
+                check.name, check.where, f"cannot look at {error.filename or check.where}: {why}"
+            ),
+        )
+    except Exception as error:  # noqa: BLE001  a fault of one check must not cost the answers of the others
+        # The text of an unexpected error may quote anything, and the answer may go into a bug report.
+        why = f"the check itself failed ({type(error).__name__}); that is a fault of dra-driver: please report it"
+        found = (unknown(check.name, check.where, why),)
+    answers.put(found)
