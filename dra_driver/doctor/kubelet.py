@@ -65,7 +65,7 @@ def judge_state(
     if isinstance(claims, str):
         yield finding("state-unreadable", path, claims, path=path)
     else:
-        yield fine("state-file", path, f"{len(claims)} claims are recorded")
+        yield fine("state-file", path, f"claims recorded: {len(claims)}")
     for one in aside:
         yield finding("state-set-aside", one, "a damaged state file", path=one)
 
@@ -91,7 +91,7 @@ def judge_held(path: str, claims: Sequence[PreparedClaim] | str) -> Iterator[Fin
         else:
             good += 1
     if good == len(claims):
-        yield fine("held-devices", path, f"{good} claims are prepared, and no device is held")
+        yield fine("held-devices", path, f"prepared claims: {good}; no device is held")
 
 
 def judge_cgroups(root: str, blind: str) -> Iterator[Finding]:

@@ -124,9 +124,9 @@ def _read(kind: str, files: Iterable[tuple[str, str]]) -> _Config:
         try:
             content = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            # The error names line and column, never the text: a configuration may have passwords of registries.
-            why = f"line and column: {_place_of(str(error))}"
-            config = replace(config, broken=(*config.broken, (path, f"it is no TOML; {why}")))
+            # Only the place is told: a configuration may have passwords of registries.
+            why = f"it is no TOML; the mistake is at {_place_of(str(error))}"
+            config = replace(config, broken=(*config.broken, (path, why)))
             continue
         config = (_with_containerd if kind == CONTAINERD else _with_crio)(config, path, content)
     return config
@@ -191,4 +191,4 @@ def _release(version: str) -> tuple[int, int] | None:
 
 def _place_of(error: str) -> str:
     found = re.search(r"at (line \d+, column \d+|end of document)", error)
-    return found[1] if found else "not known"
+    return found[1] if found else "an unknown place"

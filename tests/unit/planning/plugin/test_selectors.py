@@ -122,7 +122,9 @@ def test_a_plan_is_made_anew_if_the_devices_the_classes_or_the_policy_are_others
     none: list[ClassSource] = []
     first = plans.plan(inventory, classes, policy=policy, customary=False)
     assert plans.plan(inventory, classes, policy=policy, customary=False) is first
-    twice = PluginPolicy(sharing=(SharingRule(ResourceName("a.b/c"), Sharing.REPLICAS, replicas=2),))
+    twice = PluginPolicy(
+        sharing=(SharingRule(ResourceName("a.b/c"), Sharing.REPLICAS, replicas=2),)
+    )
     assert [
         offered(plans.plan(devices, some, policy=asked, customary=customary).resources)
         for devices, some, asked, customary in (
