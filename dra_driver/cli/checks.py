@@ -19,22 +19,23 @@ CHECK_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check by its name in `doctor.texts.CHECKS`, what it looks at, and the look itself."""
+    """A check by its name in `doctor.texts.CHECKS`, what it looks at, the look itself, and how long it may take."""
 
     name: str
     where: str
     look: Callable[[], Iterable[Finding]]
+    seconds: float = CHECK_SECONDS
 
 
-def run_checks(checks: Iterable[Check], *, seconds: float = CHECK_SECONDS) -> Iterator[Finding]:
+def run_checks(checks: Iterable[Check]) -> Iterator[Finding]:
     """Yield what each check finds. One that fails, or is not done in time, yields why it could not look."""
     for check in checks:
         answers: SimpleQueue[tuple[Finding, ...]] = SimpleQueue()
         Thread(target=_answer, args=(check, answers), name=check.name, daemon=True).start()
         try:
-            yield from answers.get(timeout=seconds)
+            yield from answers.get(timeout=check.seconds)
         except Empty:
-            yield unknown(check.name, check.where, f"no answer in {seconds:g} s")
+            yield unknown(check.name, check.where, f"no answer in {check.seconds:g} s")
 
 
 def _answer(check: Check, answers: "SimpleQueue[tuple[Finding, ...]]") -> None:

@@ -8,19 +8,23 @@ server, from anywhere. It changes nothing.
 import argparse
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from dra_driver.backends.registry import options_of
-from dra_driver.cli import arguments, render
+from dra_driver.cli import arguments, cluster, render
 from dra_driver.cli.checks import Check, run_checks
-from dra_driver.cli.doctor_node import node_checks
+from dra_driver.cli.doctor_cluster import ClusterLook
+from dra_driver.cli.doctor_node import node_checks, served_resources
 from dra_driver.cli.render_doctor import lines
 from dra_driver.cli.settings import settings_from
 from dra_driver.config.settings import Settings
-from dra_driver.doctor.findings import Diagnosis, ordered
+from dra_driver.doctor.findings import Diagnosis, ordered, unknown
+from dra_driver.errors import DriverError
+from dra_driver.model.ids import NodeName
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 
@@ -50,8 +54,35 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _checks(chosen: argparse.Namespace, settings: Settings) -> Iterator[Check]:
+    node = NodeName(chosen.node or settings.node.name)
+    look = _cluster(chosen, settings, node)
+    served: Callable[[], Collection[str] | None] = lambda: None  # noqa: E731
     if not chosen.node:
+        root = Path(chosen.root)
         in_pod = bool(os.environ.get(IN_CLUSTER))
-        yield from node_checks(
-            settings, Path(chosen.root), in_pod=in_pod, runtime_version=lambda: ""
-        )
+        version = look.runtime_version if isinstance(look, ClusterLook) else str
+        yield from node_checks(settings, root, in_pod=in_pod, runtime_version=version)
+        served = partial(served_resources, settings, root)
+    if isinstance(look, ClusterLook):
+        yield from look.checks(account=_account(chosen), served=served)
+    else:
+        why = look
+        yield Check("api", "no API server", lambda: [unknown("api", "no API server", why)])
+
+
+def _cluster(chosen: argparse.Namespace, settings: Settings, node: NodeName) -> ClusterLook | str:
+    """Return the API server that is meant, or why none is known."""
+    try:
+        found = cluster.target(chosen)
+    except DriverError as error:
+        return str(error)
+    return ClusterLook(found.connection, settings.node.driver, node)
+
+
+def _account(chosen: argparse.Namespace) -> str:
+    if not chosen.service_account:
+        return ""
+    namespace, slash, name = chosen.service_account.partition("/")
+    if not (namespace and slash and name):
+        chosen.parser.error(f"--service-account {chosen.service_account} is no NAMESPACE/NAME")
+    return f"system:serviceaccount:{namespace}:{name}"

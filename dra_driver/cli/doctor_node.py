@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checks of `dra-driver doctor` that look at this node: what each reads, and who judges it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from dra_driver.backends.nvidia.host import examine
@@ -14,6 +14,8 @@ from dra_driver.doctor import host as host_rules
 from dra_driver.doctor import kubelet as kubelet_rules
 from dra_driver.doctor import runtime
 from dra_driver.doctor.findings import Finding, unknown
+from dra_driver.kubelet.pod_resources import allocatable
+from dra_driver.model.state import Unknown
 
 _IN_A_POD = "this process runs in a container and does not see the host's {path}"
 Look = Callable[[], Iterable[Finding]]
@@ -105,3 +107,9 @@ def _disk(settings: Settings, host: Host) -> Iterator[Finding]:
             "disk", str(settings.state_dir), "the folders of the driver are not there yet"
         )
     yield from host_rules.judge_disk(tuple(spaces))
+
+
+def served_resources(settings: Settings, root: Path) -> Collection[str] | None:
+    """Return the extended resources of device plugins that the kubelet knows; None if it does not answer."""
+    found = allocatable(Host(root).settings(settings).kubelet.pod_resources_socket)
+    return None if isinstance(found, Unknown) else found

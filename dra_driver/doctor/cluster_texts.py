@@ -151,6 +151,14 @@ CLUSTER_TEXTS: Mapping[str, Text] = {
         "see who serves it, and what the move to DRA needs",
         "kubectl dra migration --node {node}",
     ),
+    "node-pods-see-every-gpu": Text(
+        "privileged-pods",
+        "note",
+        "Pods of a DaemonSet, or of the node itself, see every GPU",
+        "they are privileged or mount /dev, as parts of a node often must; if one of them computes on GPUs, nobody counts that",
+        "nothing, if you know them",
+        "kubectl get daemonsets -A -o wide",
+    ),
     "pod-sees-every-gpu": Text(
         "privileged-pods",
         "warning",

@@ -48,7 +48,7 @@ def test_one_that_hangs_is_left_behind() -> None:
         return []
 
     try:
-        first, second = run_checks([Check("state-file", "/s", hang), GOOD], seconds=0.2)
+        first, second = run_checks([Check("state-file", "/s", hang, 0.2), GOOD])
     finally:
         let_go.set()
     assert (first.check, first.severity, first.found) == (

@@ -10,8 +10,8 @@ from dra_driver.doctor.findings import (
     Diagnosis,
     Finding,
     counted,
-    fine,
     finding,
+    fine,
     ordered,
     unknown,
 )

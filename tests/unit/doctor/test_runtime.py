@@ -80,7 +80,7 @@ def test_what_is_no_toml_is_named_by_its_place_only() -> None:
     assert (broken.id, broken.object) == ("runtime-config-broken", MAIN)
     assert "hunter2" not in str(broken)
     assert broken.found == "it is no TOML; the mistake is at end of document"
-    assert [one.found for one in judge(RuntimeOnHost((SOCKET,), files={MAIN: "a = 1\nb"}))][0] == (
+    assert next(one.found for one in judge(RuntimeOnHost((SOCKET,), files={MAIN: "a = 1\nb"}))) == (
         "it is no TOML; the mistake is at end of document"
     )
     deep = {MAIN: "a = " + "[" * 5000}
