@@ -2,6 +2,7 @@
 """The checks of `dra-driver doctor` that look at this node: what each reads, and who judges it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from dra_driver.backends.nvidia.host import examine
@@ -63,24 +64,26 @@ def node_checks(
 def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[Check]:
     files = node_files(here)
     kubelet = settings.kubelet
+    # Three checks need its answers. An error is not kept: each of them tells it.
+    ask = cache(lambda: kubelet_of(here, files))
     state = str(here.state_dir / STATE_FILE)
     socket = str(kubelet.pod_resources_socket)
 
     def kubelet_look() -> Iterable[Finding]:
         folders = (kubelet.plugins_dir, kubelet.registry_dir)
         places = tuple(host.place(str(path)) for path in folders)
-        return kubelet_rules.judge_kubelet(kubelet_of(here, files), places)
+        return kubelet_rules.judge_kubelet(ask(), places)
 
     yield Check("kubelet", socket, kubelet_look)
     yield Check(
         "driver",
         str(kubelet.registry_dir),
-        lambda: kubelet_rules.judge_driver(kubelet_of(here, files), files.at_work()),
+        lambda: kubelet_rules.judge_driver(ask(), files.at_work()),
     )
     yield Check(
         "device-plugins",
         socket,
-        lambda: kubelet_rules.judge_plugins(kubelet_of(here, files), own_resources(here)),
+        lambda: kubelet_rules.judge_plugins(ask(), own_resources(here)),
     )
     yield Check(
         "state-file",
