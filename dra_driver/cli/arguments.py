@@ -136,6 +136,12 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
         help="write everything that was found to one file for a bug report, without secrets; `explain --from` and `--backend recorded` read it",
     )
     parser.add_argument("--force", action="store_true", help="overwrite the file of --bundle")
+    parser.add_argument(
+        "--log",
+        default="",
+        metavar="FILE",
+        help="the driver's log (kubectl logs): the bundle gets times and names of its events, and nothing else of it",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="show also what is fine")
     _add_output(parser, lines="one line of JSON for each finding")
 

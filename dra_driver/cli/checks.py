@@ -7,9 +7,8 @@ own, which is left behind at the deadline; it ends with the process.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from threading import Thread
 
+from dra_driver.cli.limits import in_time
 from dra_driver.doctor.findings import Finding, unknown
 from dra_driver.errors import DriverError
 
@@ -30,28 +29,21 @@ class Check:
 def run_checks(checks: Iterable[Check]) -> Iterator[Finding]:
     """Yield what each check finds. One that fails, or is not done in time, yields why it could not look."""
     for check in checks:
-        answers: SimpleQueue[tuple[Finding, ...]] = SimpleQueue()
-        Thread(target=_answer, args=(check, answers), name=check.name, daemon=True).start()
-        try:
-            yield from answers.get(timeout=check.seconds)
-        except Empty:
-            yield unknown(check.name, check.where, f"no answer in {check.seconds:g} s")
+        yield from _answer(check)
 
 
-def _answer(check: Check, answers: "SimpleQueue[tuple[Finding, ...]]") -> None:
+def _answer(check: Check) -> tuple[Finding, ...]:
+    def look() -> tuple[Finding, ...]:
+        return tuple(check.look())
+
     try:
-        found = tuple(check.look())
-    except DriverError as error:
-        found = (unknown(check.name, check.where, str(error)),)
+        return in_time(look, check.seconds)
+    except (DriverError, TimeoutError) as error:
+        why = str(error)
     except OSError as error:
-        why = f"{error.strerror or type(error).__name__}"
-        found = (
-            unknown(
-                check.name, check.where, f"cannot look at {error.filename or check.where}: {why}"
-            ),
-        )
+        place = error.filename or check.where
+        why = f"cannot look at {place}: {error.strerror or type(error).__name__}"
     except Exception as error:  # noqa: BLE001  a fault of one check must not cost the answers of the others
         # The text of an unexpected error may quote anything, and the answer may go into a bug report.
         why = f"the check itself failed ({type(error).__name__}); that is a fault of dra-driver: please report it"
-        found = (unknown(check.name, check.where, why),)
-    answers.put(found)
+    return (unknown(check.name, check.where, why),)

@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 
 from dra_driver.backends.registry import options_of
-from dra_driver.cli import arguments, cluster, render
+from dra_driver.cli import arguments, bundle, cluster, render
 from dra_driver.cli.checks import Check, run_checks
+from dra_driver.cli.destination import Destination
 from dra_driver.cli.doctor_cluster import ClusterLook
 from dra_driver.cli.doctor_node import node_checks, served_resources
 from dra_driver.cli.render_doctor import lines
@@ -32,12 +33,24 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 def run(chosen: argparse.Namespace) -> int:
     """Run the checks and print what they find. Returns the exit code."""
     settings = settings_from(chosen, named=False, options_of=options_of)
+    account = _account(chosen)
+    destination = Destination.of(chosen.bundle, force=chosen.force) if chosen.bundle else None
+    node = NodeName(chosen.node or settings.node.name)
+    look = _cluster(chosen, settings, node)
     found = Diagnosis(
-        node=chosen.node or settings.node.name,
+        node=node,
         driver=settings.node.driver,
         seen_from="cluster" if chosen.node else "node",
-        findings=ordered(run_checks(_checks(chosen, settings))),
+        findings=ordered(run_checks(_checks(chosen, settings, look, account))),
     )
+    if destination is None or not destination.is_standard_output:
+        _show(found, chosen)
+    if destination is not None:
+        _write(found, chosen, look, settings, destination)
+    return found.exit_code
+
+
+def _show(found: Diagnosis, chosen: argparse.Namespace) -> None:
     match chosen.output:
         case render.JSON | render.YAML:
             render.document(found, chosen.output)
@@ -50,12 +63,28 @@ def run(chosen: argparse.Namespace) -> int:
                 found, width=width, color=render.colored(), everything=chosen.verbose
             ):
                 render.line(text)
-    return found.exit_code
 
 
-def _checks(chosen: argparse.Namespace, settings: Settings) -> Iterator[Check]:
-    node = NodeName(chosen.node or settings.node.name)
-    look = _cluster(chosen, settings, node)
+def _write(
+    found: Diagnosis,
+    chosen: argparse.Namespace,
+    look: ClusterLook | str,
+    settings: Settings,
+    destination: Destination,
+) -> None:
+    state = look.state if isinstance(look, ClusterLook) else None
+    made = bundle.made(found, state, None if chosen.node else settings, chosen.log)
+    destination.write(bundle.encode(made))
+    if not destination.is_standard_output:
+        render.error(
+            f"{chosen.bundle}: for a bug report; it has no secrets, but the names of nodes, pods and namespaces. "
+            f"Left out: {'; '.join(made.left_out) or 'nothing'}"
+        )
+
+
+def _checks(
+    chosen: argparse.Namespace, settings: Settings, look: ClusterLook | str, account: str
+) -> Iterator[Check]:
     served: Callable[[], Collection[str] | None] = lambda: None  # noqa: E731
     if not chosen.node:
         root = Path(chosen.root)
@@ -64,7 +93,7 @@ def _checks(chosen: argparse.Namespace, settings: Settings) -> Iterator[Check]:
         yield from node_checks(settings, root, in_pod=in_pod, runtime_version=version)
         served = partial(served_resources, settings, root)
     if isinstance(look, ClusterLook):
-        yield from look.checks(account=_account(chosen), served=served)
+        yield from look.checks(account=account, served=served)
     else:
         why = look
         yield Check("api", "no API server", lambda: [unknown("api", "no API server", why)])

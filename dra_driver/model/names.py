@@ -20,6 +20,7 @@ EXPLANATION_LIST_KIND = "ExplanationList"
 HARDWARE_SNAPSHOT_KIND = "HardwareSnapshot"
 MIGRATION_KIND = "Migration"
 NODE_DEVICES_KIND = "NodeDevices"
+NODE_BUNDLE_KIND = "NodeBundle"
 NODE_DIAGNOSIS_KIND = "NodeDiagnosis"
 
 VANISHED_TAINT = f"{DOMAIN}/vanished"

@@ -51,7 +51,7 @@ def test_wrong_usage_is_exit_code_64(capsys, arguments: list[str]) -> None:
     ("arguments", "usage", "said"),
     [
         (["explan", "pod/x"], "dra-driver [-h]", "no command 'explan'; did you mean explain?"),
-        (["fly"], "dra-driver [-h]", "no command 'fly'; there are run, devices, explain,"),
+        (["fly"], "dra-driver [-h]", "no command 'fly'; there are run, devices, doctor,"),
         (["explain", "--no-such"], "dra-driver explain [-h]", "arguments: --no-such\n"),
         (["record", "f", "more"], "dra-driver record [-h]", "arguments: more\n"),
         (["devices", "--jsn=1"], "dra-driver devices [-h]", "--jsn=1; did you mean --json?\n"),
@@ -132,7 +132,7 @@ def test_kubectl_has_the_commands_that_look_at_a_cluster(capsys) -> None:
         kubectl(["--help"])
     text = capsys.readouterr().out
     assert text.startswith("usage: kubectl dra ")
-    assert [name for name in COMMANDS if f"    {name} " in text] == ["explain", "record"]
+    assert [name for name in COMMANDS if f"    {name} " in text] == ["doctor", "explain", "record"]
     with pytest.raises(SystemExit) as left:
         kubectl(["run"])
     assert left.value.code == 64

@@ -132,7 +132,7 @@ def test_slices_of_the_driver() -> None:
 
 def test_other_drivers_and_hardware_that_two_publish() -> None:
     bus = {"resource.kubernetes.io__pciBusID": "0000:01:00.0"}
-    ours = a_slice(DRIVER, device("gpu-0", **bus, uuid="GPU-1"), device("gpu-1"))
+    ours = a_slice(DRIVER, device("gpu-0", **bus, uuid="GPU-1", brand="a"), device("gpu-1"))
     theirs = a_slice("gpu.nvidia.com", device("gpu-7", **{"gpu.nvidia.com__uuid": "GPU-1"}))
     (twice, other) = rules.judge_other_drivers(state(resourceSlices=[ours, theirs]), DRIVER, "n")
     assert (twice.id, twice.object) == ("published-twice", "uuid GPU-1")
