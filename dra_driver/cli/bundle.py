@@ -22,6 +22,13 @@ from dra_driver.model.names import DOCUMENT_VERSION, NODE_BUNDLE_KIND
 
 SNAPSHOT_SECONDS = 60.0
 LARGEST_LOG = 64 * 1024 * 1024
+NO_CLUSTER = ClusterState(
+    not_read=tuple(
+        NotRead(resource=kind, reason="failed", message="no API server was read")
+        for kind in ("nodes", "pods", "resourceslices", "resourceclaims", "deviceclasses")
+    )
+)
+"""So that `explain` does not take a bundle without a cluster for an empty cluster."""
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -55,8 +62,7 @@ def made(
             left_out.append(f"snapshot: {without_credentials(str(error))}")
     if cluster is None:
         left_out.append("cluster: no API server was read")
-        gap = NotRead(resource="cluster", reason="failed", message="no API server was read")
-        cluster = ClusterState(not_read=(gap,))
+        cluster = NO_CLUSTER
     if not log:
         left_out.append("log: none was given (--log)")
     return Bundle(

@@ -2,6 +2,7 @@
 """The checks of `dra-driver doctor` that look at this node: what each reads, and who judges it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dra_driver.doctor import kubelet as kubelet_rules
 from dra_driver.doctor import runtime
 from dra_driver.doctor.findings import Finding, unknown
 from dra_driver.kubelet.pod_resources import allocatable
+from dra_driver.model.host import KubeletOnHost
 from dra_driver.model.state import Unknown
 
 _IN_A_POD = "this process runs in a container and does not see the host's {path}"
@@ -65,8 +67,8 @@ def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[
     files = node_files(here)
     kubelet = settings.kubelet
     # Three checks need its answers. An error is not kept: each of them tells it.
-    ask = cache(lambda: kubelet_of(here, files))
-    state = str(here.state_dir / STATE_FILE)
+    ask = cache(lambda: _as_on_host(kubelet_of(here, files), host))
+    state = str(settings.state_dir / STATE_FILE)
     socket = str(kubelet.pod_resources_socket)
 
     def kubelet_look() -> Iterable[Finding]:
@@ -88,7 +90,9 @@ def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[
     yield Check(
         "state-file",
         state,
-        lambda: kubelet_rules.judge_state(state, claims_of(here), files.set_aside()),
+        lambda: kubelet_rules.judge_state(
+            state, claims_of(here), tuple(map(host.shown, files.set_aside()))
+        ),
     )
     yield Check("held-devices", state, lambda: kubelet_rules.judge_held(state, claims_of(here)))
     yield Check(
@@ -97,6 +101,18 @@ def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[
         lambda: kubelet_rules.judge_cgroups(str(settings.cgroup_root), pod_cgroups(here).blind()),
     )
     yield Check("disk", str(settings.state_dir), lambda: _disk(settings, host))
+
+
+def _as_on_host(found: KubeletOnHost, host: Host) -> KubeletOnHost:
+    """Return what was found with the paths of the host, with which its commands work."""
+    return replace(
+        found,
+        unanswered=host.shown(found.unanswered),
+        pod_resources=host.shown(found.pod_resources),
+        listening=tuple(map(host.shown, found.listening)),
+        deaf=tuple(map(host.shown, found.deaf)),
+        foreign=tuple(map(host.shown, found.foreign)),
+    )
 
 
 def _disk(settings: Settings, host: Host) -> Iterator[Finding]:

@@ -74,6 +74,11 @@ class Host:
         """Return where this process finds a path of the host."""
         return self._tree.outside(self._tree.resolve(str(path)) or str(path))
 
+    def shown(self, path: Path | str) -> str:
+        """Return the host's path of what this process finds at `path`; another text as it is, with such paths in it."""
+        root = str(self.root).rstrip("/")
+        return str(path).replace(f"{root}/", "/") if root else str(path)
+
     def place(self, path: str) -> Place:
         """Return what is at a path of the host."""
         try:

@@ -8,6 +8,7 @@ from itertools import chain
 from dra_driver.doctor.findings import Finding, finding, fine, unknown
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.pod_access import PodAccess
+from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.device import plain
@@ -20,9 +21,9 @@ from dra_driver.planning.stale import patch_of, stale_resources
 FIRST_WITH_CLAIMS, FIRST_LISTING = 32, 34
 ENDED = ("Succeeded", "Failed")
 RIGHTS = (
-    *(Right(verb, "resourceclaims", "resource.k8s.io") for verb in ("get", "list", "watch")),
+    *(Right(verb, "resourceclaims", GROUP) for verb in ("get", "list", "watch")),
     *(
-        Right(verb, "resourceslices", "resource.k8s.io")
+        Right(verb, "resourceslices", GROUP)
         for verb in ("get", "list", "watch", "create", "update", "delete")
     ),
     Right("get", "nodes"),
@@ -35,19 +36,21 @@ _MINOR = re.compile(r"v?1\.(\d{1,4})")
 
 
 def judge_api(state: ClusterState) -> Iterator[Finding]:
-    """Yield what is found about the API server itself, and what could not be read there."""
+    """Yield what is found about the API server itself. A kind that could not be read is told by the checks that need it."""
     version = state.kubernetes_version or "of unknown version"
     for gap in state.not_read:
-        if gap.reason != "not_served":
+        if (gap.resource == GROUP and gap.reason != "not_served") or gap.name:
             yield unknown("api", f"{gap.resource} {gap.name}".rstrip(), gap.message)
+    gates = sum(state.feature_gates.values())
+    known = f"{gates} feature gates are on" if gates else "its feature gates could not be read"
     if state.served:
-        yield fine("api", version, f"it serves resource.k8s.io {', '.join(state.served)}")
-    elif state.unread("resource.k8s.io") is None or _lacks_claims(state):
-        yield finding("claims-not-served", version, "it serves no version of resource.k8s.io")
+        yield fine("api", version, f"it serves {GROUP} {', '.join(state.served)}; {known}")
+    elif state.unread(GROUP) is None or _lacks_claims(state):
+        yield finding("claims-not-served", version, f"it serves no version of {GROUP}")
 
 
 def _lacks_claims(state: ClusterState) -> bool:
-    gap = state.unread("resource.k8s.io")
+    gap = state.unread(GROUP)
     return gap is not None and gap.reason == "not_served"
 
 

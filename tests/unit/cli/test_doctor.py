@@ -186,6 +186,9 @@ def test_a_node_without_runtime_kubelet_or_driver(
         ("unknown", "disk"),
         ("unknown", "api"),
     }
+    # Whoever reads it works on the host itself.
+    commands = [one["command"] + one["object"] for one in found.values()]
+    assert [text for text in commands if str(tmp_path) in text] == []
 
 
 def test_in_a_pod_the_host_is_not_judged(

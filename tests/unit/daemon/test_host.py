@@ -157,3 +157,9 @@ def test_the_space_of_a_file_system(root: Path) -> None:
     assert found.read_only is False
     with pytest.raises(FileNotFoundError):
         Host(root).space("/none")
+
+
+def test_a_path_is_shown_as_the_host_s_own(root: Path) -> None:
+    assert Host(root).shown(root / "run" / "x.sock") == "/run/x.sock"
+    assert Host(root).shown(f"no socket {root}/a: gone") == "no socket /a: gone"
+    assert Host(Path("/")).shown("/run/x.sock") == "/run/x.sock"

@@ -58,13 +58,13 @@ def test_the_api_server_serves_claims_or_not() -> None:
     assert short(rules.judge_api(hidden)) == [("api", "unknown", "resource.k8s.io")]
 
 
-def test_what_could_not_be_read_is_named() -> None:
+def test_an_object_that_cannot_be_read_is_named_and_a_kind_by_the_check_that_needs_it() -> None:
     gaps = [gap("pods"), {**gap("resourceslices", "malformed"), "name": "bad"}]
-    assert short(rules.judge_api(state(notRead=gaps))) == [
-        ("api", "unknown", "pods"),
-        ("api", "unknown", "resourceslices bad"),
-        ("api", "ok", "v1.37.0"),
-    ]
+    found = list(rules.judge_api(state(notRead=gaps)))
+    assert short(found) == [("api", "unknown", "resourceslices bad"), ("api", "ok", "v1.37.0")]
+    assert found[1].found == "it serves resource.k8s.io v1; its feature gates could not be read"
+    (one,) = rules.judge_api(state(featureGates={"A": True, "B": False, "C": True}))
+    assert one.found.endswith("; 2 feature gates are on")
 
 
 @pytest.mark.parametrize(
