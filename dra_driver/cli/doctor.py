@@ -86,14 +86,16 @@ def _checks(
     chosen: argparse.Namespace, settings: Settings, look: ClusterLook | str, account: str
 ) -> Iterator[Check]:
     served: Callable[[], Collection[str] | None] = lambda: None  # noqa: E731
+    host_is_seen = False
     if not chosen.node:
         root = Path(chosen.root)
         in_pod = bool(os.environ.get(IN_CLUSTER))
+        host_is_seen = not in_pod or root != Path("/")
         version = look.runtime_version if isinstance(look, ClusterLook) else str
-        yield from node_checks(settings, root, in_pod=in_pod, runtime_version=version)
+        yield from node_checks(settings, root, host_is_seen=host_is_seen, runtime_version=version)
         served = partial(served_resources, settings, root)
     if isinstance(look, ClusterLook):
-        yield from look.checks(account=account, served=served)
+        yield from look.checks(account=account, served=served, host_is_seen=host_is_seen)
     else:
         why = look
         yield Check("api", "no API server", lambda: [unknown("api", "no API server", why)])

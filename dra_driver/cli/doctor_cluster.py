@@ -11,6 +11,7 @@ from contextlib import closing
 from dra_driver.cli.checks import Check
 from dra_driver.doctor import cluster as rules
 from dra_driver.doctor.findings import Finding, finding
+from dra_driver.doctor.runtime import judge_version
 from dra_driver.errors import DriverError
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.http import HttpKubeApi
@@ -37,10 +38,14 @@ class ClusterLook:
         self.state: ClusterState | None = None
 
     def checks(
-        self, *, account: str, served: Callable[[], Collection[str] | None]
+        self,
+        *,
+        account: str,
+        served: Callable[[], Collection[str] | None],
+        host_is_seen: bool,
     ) -> Iterator[Check]:
         """Yield the checks. `account` is the driver's service account; empty: whoever asks. `served` are the resources that the kubelet
-        has from plugins, None if it was not asked.
+        has from plugins, None if it was not asked. `host_is_seen`: the configuration of the container runtime was looked at.
         """
         server = self._connection.shown_server
         yield Check("api", server, self._read, CLUSTER_SECONDS)
@@ -54,6 +59,12 @@ class ClusterLook:
         if not node:
             return
         yield Check("versions", node, lambda: rules.judge_versions(state, node))
+        if not host_is_seen:
+            yield Check(
+                "container-runtime",
+                node,
+                lambda: judge_version(self._view.runtime_version(), node),
+            )
         if state.served:
             yield Check("kept-fields", node, self._kept_fields)
             yield Check("slices", node, lambda: rules.judge_slices(state, driver, node))

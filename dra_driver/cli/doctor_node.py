@@ -25,17 +25,16 @@ Look = Callable[[], Iterable[Finding]]
 
 
 def node_checks(
-    settings: Settings, root: Path, *, in_pod: bool, runtime_version: Callable[[], str]
+    settings: Settings, root: Path, *, host_is_seen: bool, runtime_version: Callable[[], str]
 ) -> Iterator[Check]:
-    """Yield the checks. `in_pod`: a host's folder that is missing is not mounted. `runtime_version` asks the API server; "" if unknown."""
+    """Yield the checks. Without `host_is_seen` this is a container that sees only what is mounted. `runtime_version` asks the API server; "" if unknown."""
     host = Host(root)
     here = host.settings(settings)
-    blind = in_pod and root == Path("/")
 
     def of_host(name: str, path: str, look: Look) -> Check:
         # In a container /etc, /proc and /run are those of the image.
         hidden = lambda: [unknown(name, path, _IN_A_POD.format(path=path))]  # noqa: E731
-        return Check(name, path, hidden if blind else look)
+        return Check(name, path, look if host_is_seen else hidden)
 
     driver_root = next(
         (

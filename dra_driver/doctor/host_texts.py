@@ -127,7 +127,7 @@ HOST_TEXTS: Mapping[str, Text] = {
     "cdi-perhaps-off": Text(
         "container-runtime",
         "warning",
-        "The configuration does not say whether CDI is on, and containerd's version is not known",
+        "It is not known whether CDI is on in containerd",
         "containerd 2 has it on by default, containerd 1.7 off",
         'look at the version; for 1.7 add enable_cdi = true to [plugins."io.containerd.grpc.v1.cri"], then restart containerd',
         "containerd --version; containerd config dump | grep -i -e enable_cdi -e cdi_spec_dirs",

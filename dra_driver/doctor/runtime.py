@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dra_driver.doctor.findings import Finding, finding, fine
+from dra_driver.doctor.findings import Finding, finding, fine, unknown
 from dra_driver.model.host import RuntimeOnHost
 
 CHECK = "container-runtime"
@@ -65,6 +65,24 @@ def judge(host: RuntimeOnHost) -> Iterator[Finding]:
         yield from found
         if not any(one.severity in _BAD for one in found):
             yield fine(CHECK, kind, f"it reads CDI files in {host.cdi_dir}")
+
+
+def judge_version(version: str, node: str) -> Iterator[Finding]:
+    """Yield what the version alone tells, such as "containerd://2.1.0", where the configuration could not be looked at."""
+    name, _, number = version.partition("://")
+    release = _release(number)
+    if name == "docker":
+        yield finding("runtime-is-docker", node, version)
+    elif name == "cri-o":
+        yield fine(CHECK, node, f"{version}, which reads CDI files by default")
+    elif name != "containerd" or release is None:
+        yield unknown(CHECK, node, f"the Node names the runtime {version or 'not at all'}")
+    elif release < _FIRST_WITH_CDI:
+        yield finding("runtime-too-old", node, version)
+    elif release < _FIRST_WITH_CDI_ON:
+        yield finding("cdi-perhaps-off", node, f"{version}, which has it off by default")
+    else:
+        yield fine(CHECK, node, f"{version}, which reads CDI files by default")
 
 
 def _of_kind(kind: str, host: RuntimeOnHost) -> Iterator[Finding]:

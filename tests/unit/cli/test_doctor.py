@@ -259,7 +259,7 @@ def test_from_outside_only_the_api_server_is_asked(
         found = findings(capsys)
         assert {one["check"] for one in found.values()} == {
             *("api", "versions", "kept-fields", "rights", "slices", "other-drivers"),
-            *("stale-capacity", "privileged-pods"),
+            *("stale-capacity", "privileged-pods", "container-runtime"),
         }
         # The fake has no access reviews.
         assert found["unknown", "rights"]["object"] == "system:serviceaccount:a:b"

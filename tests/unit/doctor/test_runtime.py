@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dra_driver.doctor.runtime import judge
+from dra_driver.doctor.runtime import judge, judge_version
 from dra_driver.model.host import RuntimeOnHost
 
 SOCKET = "/run/containerd/containerd.sock"
@@ -143,3 +143,21 @@ def test_without_a_runtime_or_with_several() -> None:
 def test_a_file_that_cannot_be_read_is_named() -> None:
     host = RuntimeOnHost((SOCKET,), unreadable=(f"{MAIN}: it exists",), version="2.0")
     assert [(one.id, one.object) for one in judge(host)] == [("runtime-config-broken", MAIN), *FINE]
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "severity"),
+    [
+        ("docker://27.1.0", "runtime-is-docker", "problem"),
+        ("cri-o://1.31.0", "container-runtime", "ok"),
+        ("containerd://1.6.30", "runtime-too-old", "problem"),
+        ("containerd://1.7.27", "cdi-perhaps-off", "warning"),
+        ("containerd://2.1.0-rc.1", "container-runtime", "ok"),
+        ("containerd://odd", "container-runtime", "unknown"),
+        ("other://2.1", "container-runtime", "unknown"),
+        ("", "container-runtime", "unknown"),
+    ],
+)
+def test_the_version_alone(version: str, name: str, severity: str) -> None:
+    (one,) = judge_version(version, "n")
+    assert (one.id, one.severity, one.object) == (name, severity, "n")
