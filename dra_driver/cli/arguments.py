@@ -110,9 +110,10 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root",
         type=_absolute,
-        default="/",
+        default=None,
         metavar="FOLDER",
-        help="where the node's / is mounted; all paths of the node are looked for below it (default: /)",
+        help="where the node's / is mounted; all paths of the node are looked for below it (default: /). In a container only what is "
+        "mounted is looked at without it",
     )
     parser.add_argument(
         "--node",

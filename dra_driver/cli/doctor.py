@@ -88,9 +88,10 @@ def _checks(
     served: Callable[[], Collection[str] | None] = lambda: None  # noqa: E731
     host_is_seen = False
     if not chosen.node:
-        root = Path(chosen.root)
+        root = Path(chosen.root or "/")
         in_pod = bool(os.environ.get(IN_CLUSTER))
-        host_is_seen = not in_pod or root != Path("/")
+        # Whoever names the root in a pod has the host there: mounted, or by chroot.
+        host_is_seen = bool(chosen.root) or not in_pod
         version = look.runtime_version if isinstance(look, ClusterLook) else str
         yield from node_checks(settings, root, host_is_seen=host_is_seen, runtime_version=version)
         served = partial(served_resources, settings, root)

@@ -73,7 +73,7 @@ def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[
     def kubelet_look() -> Iterable[Finding]:
         folders = (kubelet.plugins_dir, kubelet.registry_dir)
         places = tuple(host.place(str(path)) for path in folders)
-        return kubelet_rules.judge_kubelet(ask(), places)
+        return kubelet_rules.judge_kubelet(ask(), places, host.kubelet_gates())
 
     yield Check("kubelet", socket, kubelet_look)
     yield Check(

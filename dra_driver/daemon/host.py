@@ -15,6 +15,8 @@ from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
 
+import yaml
+
 from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.config.settings import KubeletSettings, Settings
 from dra_driver.daemon.dependencies import STATE_FILE
@@ -137,6 +139,19 @@ class Host:
             cdi_aliases=tuple(self._aliases(folder)),
             version=version,
         )
+
+    def kubelet_gates(self) -> Mapping[str, bool]:
+        """Return the feature gates that the kubelet's configuration file sets; none if there is no such file."""
+        try:
+            found = yaml.safe_load(self._text(KUBELET_FILES[0]) or "")
+        except (yaml.YAMLError, RecursionError, ValueError):
+            return {}
+        gates = found.get("featureGates") if isinstance(found, Mapping) else None
+        return {
+            str(name): is_on
+            for name, is_on in (gates.items() if isinstance(gates, Mapping) else ())
+            if isinstance(is_on, bool)
+        }
 
     def cdi(self, cdi_dir: str) -> CdiOnHost:
         """Look into the folders of CDI files."""

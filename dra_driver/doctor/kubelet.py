@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge the kubelet's side of the node, and what the driver itself has written there."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dra_driver.doctor.findings import Finding, finding, fine, unknown
 from dra_driver.model.host import KubeletOnHost, Place, PlaceKind
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.planning.neighbours import vendor_of
 
+GATES = (
+    "DynamicResourceAllocation",
+    "KubeletPodResourcesDynamicResources",
+    "ResourceHealthStatus",
+)
+"""Feature gates of the kubelet that the driver needs for all that it does, if the release has them."""
 
-def judge_kubelet(host: KubeletOnHost, folders: Sequence[Place]) -> Iterator[Finding]:
-    """Yield what is found about the kubelet's folders and its pod-resources socket."""
+
+def judge_kubelet(
+    host: KubeletOnHost, folders: Sequence[Place], gates: Mapping[str, bool]
+) -> Iterator[Finding]:
+    """Yield what is found about the kubelet's folders, the gates that its configuration sets, and its pod-resources socket."""
+    for gate in GATES:
+        if gates.get(gate) is False:
+            yield finding("kubelet-gate-off", gate, "featureGates has it as false", gate=gate)
     bad = [one for one in folders if one.kind is not PlaceKind.FOLDER]
     for place in bad:
         if place.kind is PlaceKind.UNREADABLE:

@@ -39,6 +39,15 @@ KUBELET_TEXTS: Mapping[str, Text] = {
         "see whether the kubelet runs, and whether the socket is mounted into the driver's pod",
         "systemctl status kubelet; ls -l {path}",
     ),
+    "kubelet-gate-off": Text(
+        "kubelet",
+        "warning",
+        "A feature gate of the kubelet is switched off",
+        "without DynamicResourceAllocation no claim is prepared here; without KubeletPodResourcesDynamicResources the kubelet does not say "
+        "which pod uses which claim; without ResourceHealthStatus the status of pods does not show that a device is ill",
+        "take the gate out of featureGates, or set it to true, and restart the kubelet",
+        "grep -n {gate} /var/lib/kubelet/config.yaml; systemctl restart kubelet",
+    ),
     "driver-not-listening": Text(
         "driver",
         "problem",

@@ -204,6 +204,20 @@ def test_in_a_pod_the_host_is_not_judged(
         assert "--root" in one["nextStep"]
 
 
+def test_in_a_pod_that_has_the_host_at_a_root_the_host_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+    root: Path,
+    doctor: Doctor,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", str(root / "none"))
+    doctor("--json")
+    assert ("ok", "gpu-driver") in findings(capsys)
+    main(["doctor", "--root", "/", "--json"])
+    assert ("unknown", "imex") not in findings(capsys)
+
+
 def test_a_user_who_may_read_nothing(
     root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

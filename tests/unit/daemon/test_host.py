@@ -163,3 +163,25 @@ def test_a_path_is_shown_as_the_host_s_own(root: Path) -> None:
     assert Host(root).shown(root / "run" / "x.sock") == "/run/x.sock"
     assert Host(root).shown(f"no socket {root}/a: gone") == "no socket /a: gone"
     assert Host(Path("/")).shown("/run/x.sock") == "/run/x.sock"
+
+
+@pytest.mark.parametrize(
+    ("text", "gates"),
+    [
+        ("featureGates:\n  A: true\n  B: false\n  C: maybe\n", {"A": True, "B": False}),
+        ("featureGates: [A]", {}),
+        ("a: 1", {}),
+        ("- a", {}),
+        ("{", {}),
+        ("", {}),
+    ],
+)
+def test_the_gates_that_the_kubelet_s_configuration_sets(
+    root: Path, text: str, gates: dict[str, bool]
+) -> None:
+    put(root, "/var/lib/kubelet/config.yaml", text)
+    assert Host(root).kubelet_gates() == gates
+
+
+def test_a_kubelet_without_a_configuration_file_sets_no_gates(root: Path) -> None:
+    assert Host(root).kubelet_gates() == {}

@@ -27,17 +27,27 @@ def row(phase: Phase = Phase.PREPARED, held: Held | None = None) -> PreparedClai
 
 
 def test_a_kubelet_that_answers() -> None:
-    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,)))) == [("kubelet", "ok", "/socket")]
+    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,), {}))) == [
+        ("kubelet", "ok", "/socket")
+    ]
 
 
 def test_a_kubelet_without_folders_or_answer() -> None:
     places = (Place("/p", PlaceKind.MISSING), Place("/r", PlaceKind.UNREADABLE, "denied"))
-    assert short(list(kubelet.judge_kubelet(HOST, places))) == [
+    assert short(list(kubelet.judge_kubelet(HOST, places, {}))) == [
         ("kubelet-folder-missing", "problem", "/p"),
         ("kubelet", "unknown", "/r"),
     ]
-    (one,) = kubelet.judge_kubelet(SILENT, (PLUGINS,))
+    (one,) = kubelet.judge_kubelet(SILENT, (PLUGINS,), {})
     assert (one.id, one.found) == ("kubelet-silent", "no answer")
+
+
+def test_gates_of_the_kubelet_that_are_off() -> None:
+    gates = {"DynamicResourceAllocation": False, "ResourceHealthStatus": True, "Other": False}
+    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,), gates))) == [
+        ("kubelet-gate-off", "warning", "DynamicResourceAllocation"),
+        ("kubelet", "ok", "/socket"),
+    ]
 
 
 def test_who_listens_for_the_kubelet() -> None:

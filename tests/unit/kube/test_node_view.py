@@ -4,7 +4,10 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 
@@ -97,3 +100,50 @@ def test_rights(api: FakeApi, view: NodeView) -> None:
     api.faults.add(refusal(403), verb="create", resource="discovery", times=1)
     with pytest.raises(Forbidden):
         view.missing_rights(RIGHTS, "system:serviceaccount:a:b")
+
+
+class _Reviews(BaseHTTPRequestHandler):
+    """Allows everything, and keeps what it was asked."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        body = b'{"status": {"allowed": true}}'
+        self.send_response(201)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+def test_what_is_asked_about_a_right(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Reviews) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
+        config = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        (tmp_path / "config").write_text(json.dumps(config))
+        with closing(NodeView(connect(tmp_path / "config"), NodeName("n"))) as view:
+            assert view.missing_rights(RIGHTS[1:], "") == ()
+            assert view.missing_rights(RIGHTS[1:], "system:serviceaccount:a:b") == ()
+        server.shutdown()
+    attributes = {
+        "verb": "patch",
+        "group": "",
+        "resource": "nodes",
+        "subresource": "status",
+        "namespace": "x",
+    }
+    groups = ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]
+    user = {"user": "system:serviceaccount:a:b", "groups": groups}
+    assert [(one["kind"], one["spec"]) for one in _Reviews.asked] == [
+        ("SelfSubjectAccessReview", {"resourceAttributes": attributes}),
+        ("SubjectAccessReview", {"resourceAttributes": attributes, **user}),
+    ]
