@@ -223,7 +223,7 @@ class Host:
             return f"it cannot be read: {error.strerror}"
         try:
             found = json.loads(text or b"")
-        except ValueError:
+        except (ValueError, RecursionError):
             return "it is no JSON"
         is_spec = isinstance(found, Mapping) and isinstance(found.get("kind"), str)
         return "" if is_spec else "it is no CDI specification: it has no kind"

@@ -49,8 +49,10 @@ def judge_driver(host: KubeletOnHost, at_work: Sequence[str]) -> Iterator[Findin
         yield finding("socket-without-driver", path, "nobody listens on it")
     if host.listening:
         yield fine("driver", " ".join(host.listening), "; ".join(at_work) or "somebody listens")
+    elif at_work:
+        yield finding("driver-without-registration", "registration socket", "; ".join(at_work))
     else:
-        said = "; ".join(at_work) or "no process of this driver runs"
+        said = "no process of this driver runs"
         yield finding("driver-not-listening", "registration socket", said)
 
 

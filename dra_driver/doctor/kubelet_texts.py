@@ -56,6 +56,14 @@ KUBELET_TEXTS: Mapping[str, Text] = {
         "look at the driver's pod of this node and its log; after an uninstallation remove what is left",
         "kubectl get pods -A -o wide -l app.kubernetes.io/name=dra-driver; dra-driver cleanup --dry-run",
     ),
+    "driver-without-registration": Text(
+        "driver",
+        "note",
+        "A process of this driver runs and does not listen for claims",
+        "on a node that serves the device plugin API this is right; else it is starting, or stands by during an update",
+        "if pods with a claim wait here, read the log of the driver's pod",
+        "kubectl get pods -A -o wide -l app.kubernetes.io/name=dra-driver",
+    ),
     "socket-without-driver": Text(
         "driver",
         "warning",

@@ -130,12 +130,14 @@ def test_cdi_files_that_are_none(root: Path) -> None:
     put(root, "/etc/cdi/list.json", "[]")
     put(root, "/run/cdi/cut.json", '{"kind":')
     put(root, "/run/cdi/.half.tmp", "no")
+    put(root, "/run/cdi/deep.json", "[" * 100_000)
     (root / "run/cdi/folder.json").mkdir()
     (root / "run/cdi/lost.json").symlink_to("/nowhere")
     found = Host(root).cdi("/run/cdi")
     assert [one.path for one in found.folders] == ["/run/cdi", "/etc/cdi"]
     assert found.broken == {
         "/run/cdi/cut.json": "it is no JSON",
+        "/run/cdi/deep.json": "it is no JSON",
         "/run/cdi/folder.json": "it is no JSON",
         "/run/cdi/lost.json": "it cannot be read: No such file or directory",
         "/etc/cdi/list.json": "it is no CDI specification: it has no kind",

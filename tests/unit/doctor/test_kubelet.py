@@ -55,6 +55,8 @@ def test_who_listens_for_the_kubelet() -> None:
     assert (one.severity, one.object, one.found) == ("ok", "/reg.sock", "process 7")
     (one,) = kubelet.judge_driver(HOST, ())
     assert one.found == "somebody listens"
+    (one,) = kubelet.judge_driver(replace(HOST, listening=()), ("process 7",))
+    assert (one.id, one.found) == ("driver-without-registration", "process 7")
     host = replace(HOST, listening=(), deaf=("/dead.sock",), foreign=("/other.sock",))
     assert short(list(kubelet.judge_driver(host, ()))) == [
         ("driver-name-taken", "problem", "/other.sock"),
