@@ -7,7 +7,6 @@
 import argparse
 from collections.abc import Mapping
 
-from dra_driver.backends.profiles import DEMO_PROFILES
 from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS
 from dra_driver.model.exit_codes import COMMANDS, summary
 
@@ -19,6 +18,7 @@ CLEANUP_FLAGS = {
 SNAPSHOT_FLAGS = {
     "--keep-identifiers": "keep UUIDs and serial numbers, which are replaced otherwise"
 }
+SHELLS = ("bash", "zsh", "fish")
 LINES = "lines"  # the output of --json
 EXPLAIN_SECONDS = 60.0
 MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
@@ -33,7 +33,7 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
         case "devices":
             add_settings(parser)
-            _add_output(parser, lines="one line of JSON for each device")
+            add_output(parser, lines="one line of JSON for each device")
         case "doctor":
             _add_doctor(parser)
         case "snapshot":
@@ -54,7 +54,7 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
             _add_flags(parser, CLEANUP_FLAGS)
         case "record":
-            _add_cluster(parser)
+            add_cluster(parser)
             _add_file(parser)
         case _:
             _add_other(command, parser)
@@ -64,13 +64,16 @@ def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
     """Arguments of subcommands that read none of the driver's settings."""
     match command:
         case "explain":
-            _add_explain(parser)
+            add_explain(parser)
         case "migration":
-            _add_migration(parser)
+            add_migration(parser)
         case "demo":
             _add_demo(parser)
         case "hardware":
             _add_hardware(parser)
+        case "completion":
+            parser.epilog = f"{parser.epilog}. docs/kubectl-dra.md says where the script belongs"
+            parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
         case _:
             raise ValueError(f"{command!r} is no subcommand")
 
@@ -144,7 +147,7 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
         help="the driver's log (kubectl logs): the bundle gets times and names of its events, and nothing else of it",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="show also what is fine")
-    _add_output(parser, lines="one line of JSON for each finding")
+    add_output(parser, lines="one line of JSON for each finding")
 
 
 def _absolute(text: str) -> str:
@@ -185,7 +188,9 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    _add_output(parser, lines="one line of JSON for each step")
+    from dra_driver.backends.profiles import DEMO_PROFILES  # noqa: PLC0415  the backends take a tenth of the time of other commands
+
+    add_output(parser, lines="one line of JSON for each step")
     parser.add_argument(
         "--profile",
         choices=DEMO_PROFILES,
@@ -194,11 +199,12 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_explain(parser: argparse.ArgumentParser) -> None:
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `explain`."""
     parser.epilog = f"{parser.epilog}. docs/pending.md explains the answers"
     _add_subjects(parser)
     _add_view(parser)
-    _add_cluster(parser)
+    add_cluster(parser)
 
 
 def _add_subjects(parser: argparse.ArgumentParser) -> None:
@@ -247,12 +253,7 @@ def _add_view(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="explain again when something changes, and print each answer that is another, until the pods have nodes or Ctrl-C",
     )
-    parser.add_argument(
-        "--from",
-        dest="record",
-        metavar="FILE",
-        help="read a file of `dra-driver record` instead of a cluster",
-    )
+    add_record(parser)
     parser.add_argument("--node", default="", metavar="NAME", help="explain this node only")
     parser.add_argument(
         "--add-node",
@@ -261,17 +262,18 @@ def _add_view(parser: argparse.ArgumentParser) -> None:
         help="try also whether one more node like this machine would help (docs/reference/profiles.md has all); PROFILE:DRIVER for "
         f"another driver than {DEFAULT_DRIVER_NAME}",
     )
-    _add_output(parser)
+    add_output(parser)
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=seconds,
         default=EXPLAIN_SECONDS,
         metavar="SECONDS",
         help=f"stop searching after this time (default: {EXPLAIN_SECONDS:g})",
     )
 
 
-def _add_migration(parser: argparse.ArgumentParser) -> None:
+def add_migration(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `migration`."""
     parser.epilog = f"{parser.epilog}. docs/moving-to-dra.md explains the steps"
     parser.add_argument("--node", default="", metavar="NAME", help="this node only")
     parser.add_argument(
@@ -280,43 +282,49 @@ def _add_migration(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"the driver to move to (default: {DEFAULT_DRIVER_NAME})",
     )
+    add_record(parser)
+    add_output(parser, lines="one line of JSON for each node")
+    add_cluster(parser)
+
+
+def add_output(parser: argparse.ArgumentParser, *, lines: str = "", wide: str = "") -> None:
+    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other; `wide` describes -o wide."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", *(("wide",) if wide else ()), "json", "yaml"),
+        default="text",
+        help=f"text, {f'wide ({wide}), ' if wide else ''}or one document for programs (docs/reference/documents.md) (default: text)",
+    )
+    if lines:
+        parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)
+
+
+def seconds(text: str) -> float:
+    """Parse the value of --timeout. Raises the error that argparse shows."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds between 0 and {MOST_SECONDS} (one day); give for example 60"
+        )
+    return found
+
+
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """Add --from."""
     parser.add_argument(
         "--from",
         dest="record",
         metavar="FILE",
         help="read a file of `dra-driver record` instead of a cluster",
     )
-    _add_output(parser, lines="one line of JSON for each node")
-    _add_cluster(parser)
 
 
-def _add_output(parser: argparse.ArgumentParser, *, lines: str = "") -> None:
-    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("text", "json", "yaml"),
-        default="text",
-        help="text, or one document for programs (docs/reference/documents.md) (default: text)",
-    )
-    if lines:
-        parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)
-
-
-def _seconds(text: str) -> float:
-    """Parse the value of --timeout. Raises the error that argparse shows."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds between 0 and {MOST_SECONDS} (one day); give for example 60"
-        )
-    return seconds
-
-
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that name the cluster."""
     parser.add_argument(
         "--kubeconfig",
         metavar="FILE",

@@ -8,16 +8,17 @@ the pod. The difference: kubectl merges all files that KUBECONFIG names, and thi
 import argparse
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dra_driver.errors import Fatal
-from dra_driver.kube.auth import connect, from_kubeconfig
-from dra_driver.kube.cluster import WHOLE_CLUSTER, Scope, read_cluster
-from dra_driver.kube.connection import Connection
-from dra_driver.kube.kubeconfig import load_kubeconfig
 from dra_driver.model.cluster import ClusterState, without_secrets
+
+# `kube` is imported where it is called: a record needs no HTTP client, and its import takes as long as the answer about a small one.
+if TYPE_CHECKING:
+    from dra_driver.kube.connection import Connection
 
 DEFAULT_NAMESPACE = "default"
 
@@ -30,13 +31,16 @@ class NoneKnown(Fatal):
 class Target:
     """The connection to a cluster, and the default namespace of the kubeconfig context."""
 
-    connection: Connection
+    connection: "Connection"
     namespace: str = DEFAULT_NAMESPACE
 
 
 def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.environ) -> Target:
     """Return the cluster that the arguments and the environment name. Raises Fatal if they name none or a file cannot be read."""
-    path = _kubeconfig(chosen.kubeconfig, environment)
+    from dra_driver.kube.auth import connect, from_kubeconfig  # noqa: PLC0415  see above
+    from dra_driver.kube.kubeconfig import load_kubeconfig  # noqa: PLC0415
+
+    path = kubeconfig(chosen.kubeconfig, environment)
     if path is None:
         if not environment.get("KUBERNETES_SERVICE_HOST"):
             raise NoneKnown(
@@ -49,12 +53,19 @@ def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.en
     return Target(connection, config.namespace or DEFAULT_NAMESPACE)
 
 
-def read(found: Target, *, scope: Scope = WHOLE_CLUSTER) -> ClusterState:
-    """Read everything in the cluster that `explain` needs, without secrets. Raises DriverError if the cluster cannot be read."""
+def read(found: Target, *, namespace: str = "", workloads: Sequence[str] = ()) -> ClusterState:
+    """Read everything in the cluster that `explain` needs, without secrets. Raises DriverError if the cluster cannot be read.
+
+    Without the right to read all namespaces only `namespace` counts. `workloads` are the kinds of workloads that are needed.
+    """
+    from dra_driver.kube.cluster import Scope, read_cluster  # noqa: PLC0415  see above
+
+    scope = Scope(namespace, tuple(workloads))
     return without_secrets(read_cluster(found.connection, scope=scope))
 
 
-def _kubeconfig(given: str | None, environment: Mapping[str, str]) -> Path | None:
+def kubeconfig(given: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the kubeconfig that a flag or the environment names; None if there is none."""
     if given:
         return Path(given)
     named = [Path(text) for text in environment.get("KUBECONFIG", "").split(os.pathsep) if text]

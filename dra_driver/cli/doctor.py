@@ -20,6 +20,7 @@ from dra_driver.cli.checks import Check, run_checks
 from dra_driver.cli.destination import Destination
 from dra_driver.cli.doctor_cluster import ClusterLook
 from dra_driver.cli.doctor_node import node_checks, served_resources
+from dra_driver.cli.main import KUBECTL
 from dra_driver.cli.render_doctor import lines
 from dra_driver.cli.settings import settings_from
 from dra_driver.config.settings import Settings
@@ -32,6 +33,8 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the checks and print what they find. Returns the exit code."""
+    if not chosen.node and chosen.parser.prog.startswith(KUBECTL):
+        chosen.parser.error("name the node: --node NODE; `dra-driver doctor` looks at this machine")
     settings = settings_from(chosen, named=False, options_of=options_of)
     account = _account(chosen)
     destination = Destination.of(chosen.bundle, force=chosen.force) if chosen.bundle else None

@@ -6,7 +6,6 @@ import shutil
 from typing import NoReturn
 
 from dra_driver.cli import render, render_explain, render_list
-from dra_driver.cli.follow import follow
 from dra_driver.cli.question import Answer, Question, only_driver_errors
 from dra_driver.cli.subjects import Asked, WrongUsage, asked
 from dra_driver.errors import DriverError
@@ -21,6 +20,8 @@ def run(chosen: argparse.Namespace) -> int:
     question = Question(chosen, _asked(chosen))
     try:
         if chosen.watch:
+            from dra_driver.cli.follow import follow  # noqa: PLC0415  imports the HTTP client, which a record does not need
+
             return follow(question, Output(question))
         return _once(question, Output(question))
     except KeyboardInterrupt:

@@ -113,7 +113,9 @@ def _nearness(reason: Verdict) -> int:
     """Return the place of a reason: first the devices that can be had, then those that will be free without anybody's help."""
     if isinstance(reason, Fits):
         return -1
-    if isinstance(reason, HeldByClaim | CountersUsedUp | CapacityConsumed) and reason.ending:
+    if isinstance(reason, HeldByClaim) and reason.ends:
+        return 0
+    if isinstance(reason, CountersUsedUp | CapacityConsumed) and reason.ending:
         return 0
     return _NEARNESS.get(type(reason), _FARTHEST if isinstance(reason, _UNMATCHED) else _OTHERS)
 

@@ -17,6 +17,7 @@ from dra_driver.model.exit_codes import NOT_DONE, REFUSED, WRONG_USAGE
 
 TYPE_CHECKING = False  # the import of `typing` alone takes a tenth of the time of `--help`
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, NoReturn
 
 COMMANDS = {
@@ -31,8 +32,33 @@ COMMANDS = {
     "cleanup": "remove everything that the driver leaves on this node after it was uninstalled",
     "hardware": "touch the hardware for a driver in another container, which asks over a socket",
     "demo": "show the driver at work on this machine, without cluster, GPU or root",
+    "completion": "print a script that completes command lines in bash, zsh or fish",
 }
-KUBECTL_COMMANDS = ("doctor", "explain", "migration", "record")
+KUBECTL = "kubectl dra"
+KUBECTL_COMMANDS = {
+    "devices": "list the devices of the cluster: where and how they are, who has them, and what is free of them",
+    "claims": "list the claims: who uses them, on which node, and with which devices; and those that still wait",
+    "free": "say what a new claim of one device could get now, for each DeviceClass",
+    "usage": "add up devices, memory and device-hours, by namespace, class, node, product or driver",
+    "doctor": COMMANDS["doctor"],
+    "why": COMMANDS["explain"],
+    "explain": COMMANDS["explain"],
+    "migration": COMMANDS["migration"],
+    "record": COMMANDS["record"],
+    "version": "show the versions of this program, of the cluster and of resource.k8s.io, and the drivers that publish devices",
+}
+"""The subcommands of the kubectl plugin. They look at a cluster and at the devices of any driver; `devices` of `dra-driver` itself shows one node."""
+KUBECTL_MODULES = {
+    **dict.fromkeys(("devices", "claims", "free", "usage"), "overview"),
+    "why": "explain",
+}
+"""The module of those that have another name than the command."""
+DESCRIPTIONS = {
+    PROJECT: "Dynamic Resource Allocation driver for accelerators",
+    KUBECTL: "devices, claims and what is free of a cluster with Dynamic Resource Allocation, whatever its drivers are",
+}
+COMPLETE = "__complete"
+"""The command that the scripts of `completion` call. It is in no help."""
 
 
 class CommandLine(argparse.ArgumentParser):
@@ -53,37 +79,61 @@ class CommandLine(argparse.ArgumentParser):
         )
         self.error(f"unrecognized arguments: {' '.join(rest)}{meant}")
 
+    @property
+    def arguments(self) -> "Sequence[argparse.Action]":
+        """All flags and positional arguments, for completion and for the man pages."""
+        return tuple(self._actions)
+
 
 def parser(
-    command: str, *, program: str = PROJECT, commands: Sequence[str] = tuple(COMMANDS)
-) -> argparse.ArgumentParser:
+    command: str, *, program: str = PROJECT, commands: "Mapping[str, str]" = COMMANDS
+) -> CommandLine:
     """Make the parser of the command line. Only the subcommand `command` gets its arguments; --help shows the others by name."""
-    top = CommandLine(
-        prog=program, description="Dynamic Resource Allocation driver for accelerators"
-    )
+    return _parsers(command, program, commands)[0]
+
+
+def command_line(program: str, commands: "Mapping[str, str]", command: str) -> CommandLine:
+    """Make the parser of one subcommand alone."""
+    return _parsers(command, program, commands)[1][command]
+
+
+def _parsers(
+    command: str, program: str, commands: "Mapping[str, str]"
+) -> tuple[CommandLine, dict[str, CommandLine]]:
+    top = CommandLine(prog=program, description=DESCRIPTIONS[program])
     top.add_argument("--version", action="version", version=f"{PROJECT} {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in commands:
-        sub = subparsers.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+    found = {}
+    for name, about in commands.items():
+        sub = found[name] = subparsers.add_parser(name, help=about, description=about)
         if name == command:
-            _imported("dra_driver.cli.arguments").add_arguments(name, sub)
+            home = "cluster_arguments" if program == KUBECTL else "arguments"
+            _imported(f"dra_driver.cli.{home}").add_arguments(name, sub)
             # A command finds mistakes that argparse cannot see; its usage and exit code are the same for them.
             sub.set_defaults(parser=sub)
-    return top
+    return top, found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand of `dra-driver`. Returns the exit code."""
-    return _run(sys.argv[1:] if arguments is None else arguments, PROJECT, tuple(COMMANDS))
+    return _run(sys.argv[1:] if arguments is None else arguments, PROJECT, COMMANDS)
 
 
 def kubectl(arguments: Sequence[str] | None = None) -> int:
     """Run `kubectl dra`: a kubectl plugin with the subcommands that read a cluster. Returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    return _run(given, "kubectl dra", KUBECTL_COMMANDS)
+    return _run(given, KUBECTL, KUBECTL_COMMANDS)
 
 
-def _run(given: Sequence[str], program: str, commands: Sequence[str]) -> int:
+def kubectl_complete(arguments: Sequence[str] | None = None) -> int:
+    """Complete the words after `kubectl dra`. kubectl runs the program `kubectl_complete-dra` with them; the last one is being typed."""
+    return kubectl([COMPLETE, *(sys.argv[1:] if arguments is None else arguments)])
+
+
+def _run(given: Sequence[str], program: str, commands: "Mapping[str, str]") -> int:
+    if given and given[0] == COMPLETE:
+        done: int = _imported("dra_driver.cli.complete").run(program, commands, given[1:])
+        return done
     command = next((argument for argument in given if not argument.startswith("-")), "")
     top = parser(command, program=program, commands=commands)
     if command and command not in commands:
@@ -94,7 +144,8 @@ def _run(given: Sequence[str], program: str, commands: Sequence[str]) -> int:
     if rest:
         # The parser of the command, not the one of all commands: its usage shows what the command takes.
         chosen.parser.refuse(rest)
-    module = _imported(f"dra_driver.cli.{chosen.command}")
+    home = KUBECTL_MODULES.get(command, command) if program == KUBECTL else command
+    module = _imported(f"dra_driver.cli.{home}")
     try:
         code: int = module.run(chosen)
     except DriverError as error:

@@ -17,7 +17,6 @@ from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.explain.several import explain_several, settled
 from dra_driver.explain.subject.subject import NamedSubject, NewNode
 from dra_driver.explain.verdict import CouldNotTell
-from dra_driver.kube.cluster import Scope
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
 
@@ -88,8 +87,7 @@ class Question:
         if self._target is None:
             return self._in_time(lambda: inputs.record(self.chosen.record))
         namespace = "" if self.asked.all_namespaces else self.namespace
-        scope = Scope(namespace, self.asked.workloads)
-        return cluster.read(self._target, scope=scope)
+        return cluster.read(self._target, namespace=namespace, workloads=self.asked.workloads)
 
     @property
     def namespace(self) -> str:

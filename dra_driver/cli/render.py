@@ -8,7 +8,7 @@ write, such as a full disk, is an error.
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 import msgspec
@@ -21,6 +21,8 @@ from dra_driver.model.printable import printable
 JSON, YAML = "json", "yaml"
 DOCUMENTS = (JSON, YAML)
 """The values of -o that print one document for programs."""
+
+GREEN, YELLOW, RED, _PLAIN = "\033[32m", "\033[33m", "\033[31m", "\033[0m"
 
 _without_reader: list[OSError] = []
 """The error after which nobody reads standard output any more, if there was one."""
@@ -86,14 +88,39 @@ def _lost(stream: TextIO, problem: OSError) -> None:
         ) from problem
 
 
+class Table:
+    """Left-aligned columns, as kubectl prints them, with control characters escaped.
+
+    The columns stay as wide as they are, so that rows that come later stand below the first ones. `marks` are the colours of
+    cells with just this text.
+    """
+
+    def __init__(self, headers: Sequence[str], marks: Mapping[str, str] | None = None) -> None:
+        self._headers = headers
+        self._marks = marks or {}
+        self._widths = [0] * len(headers)
+
+    def show(self, rows: Sequence[Sequence[str]], *, headers: bool = False) -> None:
+        """Print the rows, below the headers if these are wanted."""
+        escaped = [tuple(plain(cell) for cell in row) for row in rows]
+        if headers:
+            escaped.insert(0, tuple(map(plain, self._headers)))
+        for row in escaped:
+            self._widths = [max(pair) for pair in zip(self._widths, map(len, row), strict=True)]
+        marks = self._marks if colored() else {}
+        for row in escaped:
+            cells = [
+                f"{marks[cell]}{cell}{_PLAIN}{' ' * (width - len(cell))}"
+                if cell in marks
+                else cell.ljust(width)
+                for cell, width in zip(row, self._widths, strict=True)
+            ]
+            line("   ".join(cells).rstrip())
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print left-aligned columns, as kubectl does, with control characters escaped."""
-    escaped = [tuple(plain(cell) for cell in row) for row in (headers, *rows)]
-    widths = [max(len(row[index]) for row in escaped) for index in range(len(headers))]
-    for row in escaped:
-        line(
-            "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+    Table(headers).show(rows, headers=True)
 
 
 def json_line(document: object) -> None:
@@ -112,7 +139,7 @@ def document(content: msgspec.Struct, output: str = JSON) -> None:
 
 def heading(text: str) -> None:
     """Print the title of a section, in bold if the output is a terminal."""
-    line(f"\033[1m{text}\033[0m" if colored() else text)
+    line(f"\033[1m{text}{_PLAIN}" if colored() else text)
 
 
 def colored() -> bool:

@@ -117,10 +117,14 @@ def _some(found: _Round, left_out: _Left, subjects: int) -> Report:
         words = (
             f"{found.fit:,} of {found.wanted:,} pods fit; that on node {report.nodes[0].nodes[0]}"
         )
-    # The report's changes were tried for this pod alone, not together with the other pods.
-    changes: tuple[Change, ...] = ()
+    # The report's changes were tried for this pod alone, not together with the other pods. One more node takes nothing from them.
+    changes = tuple(
+        msgspec.structs.replace(one, what=f"{one.what}: at least {found.fit + 1:,} pods fit then")
+        for one in report.changes
+        if one.kind == "add node"
+    )
     if subjects == 1 and left.workload and not left.workload.per_node and found.fit:
-        changes = (Change(what=f"{left.title}: {found.fit:,} pods instead of {found.wanted:,}"),)
+        changes += (Change(what=f"{left.title}: {found.fit:,} pods instead of {found.wanted:,}"),)
     return _counted(_with_words(msgspec.structs.replace(report, changes=changes), words), found)
 
 

@@ -7,8 +7,9 @@ each of them it proposes one change, which removes all the reasons.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.misses import Miss, missed, relaxed
@@ -36,19 +37,20 @@ class _Given:
 
 
 def combined_changes(
-    requests: Sequence[RequestExplained], nodes: Sequence[TriedNodes]
+    requests: Sequence[RequestExplained],
+    places: Iterable[tuple[TriedNodes, Sequence[SliceDevice]]],
 ) -> Iterator[Candidate]:
-    """Yield, for each of the nearest nodes, one change that contains all that has to change there."""
+    """Yield, for each of the nearest nodes, one change that contains all that has to change there. `places` are nodes with their devices."""
     mains: dict[tuple[str, int], list[RequestExplained]] = {}
     for one in requests:
         mains.setdefault(one.request.main, []).append(one)
     found: list[tuple[int, list[_Given], TriedNodes]] = []
     looked_at = 0
-    for tried in nodes:
-        looked_at += len(tried.group.devices)
+    for tried, devices in places:
+        looked_at += len(devices)
         if looked_at > MOST_DEVICES:
             break
-        given = _given(list(mains.values()), tried.group.devices)
+        given = _given(list(mains.values()), devices)
         if given is not None and not tried.ruled_out:
             found.append((sum(one.cost for one in given), given, tried))
     found.sort(key=lambda one: one[0])
@@ -56,6 +58,22 @@ def combined_changes(
         combined = _combined(given, tried)
         if combined is not None and (combined.what or combined.ended):
             yield combined
+
+
+def everything_ended(
+    requests: Sequence[RequestExplained],
+    places: Iterable[tuple[TriedNodes, Sequence[SliceDevice]]],
+) -> Iterator[Candidate]:
+    """Yield for each of these nodes the end of all claims that have a device for one of the requests.
+
+    Which of them must end depends on the constraints: which devices go together. `tried_changes` keeps only those that must.
+    """
+    for tried, devices in islice(places, MOST_NODES):
+        misses = (missed(one, device) for one in requests for device in devices)
+        held = (one for one in misses if one.reasons and all(map(users_of, one.reasons)))
+        ended = tuple(dict.fromkeys(name for one in held for name in _users(one)))
+        if ended and not tried.ruled_out:
+            yield Candidate("", {}, ended=ended, first=tried)
 
 
 def _given(

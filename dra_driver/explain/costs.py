@@ -22,6 +22,8 @@ CORRECT = 1
 WAIT = 2
 END_UNUSED = 3
 END = 4
+END_PROTECTED = 6
+"""A PodDisruptionBudget forbids to evict one of the pods."""
 ADD_NODE = 12
 TOLERATE = 14
 LESS = 15
@@ -45,7 +47,7 @@ def cost_of(reason: Verdict) -> int:
     """Return what it costs to remove a reason against a device, other than a false selector."""
     match reason:
         case HeldByClaim():
-            return END if reason.pods and not reason.ends else WAIT if reason.ends else END_UNUSED
+            return _cost_of_end(reason)
         case CountersUsedUp() if reason.claims:
             return END * len(reason.claims)
         case CapacityConsumed():
@@ -56,6 +58,14 @@ def cost_of(reason: Verdict) -> int:
             return CORRECT if reason.near else LESS
         case _:
             return NEVER
+
+
+def _cost_of_end(holder: HeldByClaim) -> int:
+    if holder.ends:
+        return WAIT
+    if not holder.pods:
+        return END_UNUSED
+    return END_PROTECTED if holder.budgets else END
 
 
 def costliest(kinds: Iterable[Kind]) -> Kind:

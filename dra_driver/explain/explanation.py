@@ -21,7 +21,7 @@ from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.not_read import doubts_about_devices, doubts_about_pods
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.remedy import NO_NODES
+from dra_driver.explain.remedy import NO_NODES, POD_OVER
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.lookup import node_named
 from dra_driver.explain.subject.subject import NewNode, Resolved
@@ -35,6 +35,7 @@ from dra_driver.explain.verdict import (
     SchedulingGated,
     Verdict,
 )
+from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.exit_codes import DONE
 
 
@@ -82,7 +83,7 @@ class Explanation:
         requests = RequestsExplained(self.facts, self._requests, nodes)
         changes: tuple[Change, ...] = ()
         useless = ""
-        if nodes.fatal or not nodes.some_fit:
+        if nodes.fatal or nodes.lack_devices:
             tried = TriedChanges(self.facts, nodes, requests, self._limits.added)
             changes, useless = tried.changes(), tried.no_help()
         claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
@@ -136,6 +137,8 @@ class Explanation:
         subject = self._subject
         if subject.pod is None:
             return "devices fit", ()
+        if subject.live and (over := _why_over(subject.pod)):
+            return "devices fit, something else is in the way", (OtherCondition(POD_OVER, over),)
         for condition in (subject.pod.status.conditions or ()) if subject.live else ():
             if condition.type == "PodScheduled" and condition.status == "False":
                 reason = condition.reason or "PodScheduled is False"
@@ -157,6 +160,14 @@ class Explanation:
             one for group in groups for one in group.devices if isinstance(one, ConstraintConflict)
         )
         return tuple(found)[:1]
+
+
+def _why_over(pod: Pod) -> str:
+    """Return why the scheduler will not place the pod; "" if it may."""
+    if pod.status.phase in OVER:
+        return f"its phase is {pod.status.phase}"
+    since = pod.metadata.deletion_timestamp
+    return f"it is being deleted since {since}" if since else ""
 
 
 def _claim_report(claim: ClaimFacts, requests: RequestsExplained) -> ClaimReport:

@@ -135,6 +135,13 @@ class NodesExplained:
         return any(one.fits and one.takes_the_pod for one in self.tried)
 
     @property
+    def lack_devices(self) -> bool:
+        """Whether devices are what is missing: on every node, or on each one that takes the pod."""
+        if self.some_take_the_pod:
+            return False
+        return not self.some_fit or any(one.takes_the_pod for one in self.tried)
+
+    @property
     def allocated_elsewhere(self) -> Verdict | None:
         """The reason why the devices of an allocated claim cannot be used from a node that takes the pod; None if there is none."""
         found = (one.ruled_out[0] for one in self.tried if one.ruled_out and one.takes_the_pod)

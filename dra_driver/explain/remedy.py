@@ -198,6 +198,7 @@ ROWS: Mapping[type, Row] = {
     ),
 }
 
+POD_OVER = "the scheduler does not place this pod any more"
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _CAUSES = {
     "forbidden": "give the right that is named there (`get` and `list`)",
@@ -212,6 +213,8 @@ def fix(reason: verdict.Verdict) -> str:
     if reason == NO_NODES:
         return "add a node"
     match reason:
+        case verdict.OtherCondition(condition=condition) if condition == POD_OVER:
+            return "create the pod anew; a Deployment or a Job does that by itself"
         case verdict.ClassMissing(resource=resource) if resource:
             return (
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "

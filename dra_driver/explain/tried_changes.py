@@ -5,19 +5,21 @@ The candidates are tried in the order of what they cost the user (`costs`). The 
 of another kind.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from heapq import nsmallest
 
 import msgspec
 
+from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain import conflict
-from dra_driver.explain.combined_changes import combined_changes
+from dra_driver.explain.combined_changes import combined_changes, everything_ended
 from dra_driver.explain.costs import COSTS, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.misses import nearest
+from dra_driver.explain.misses import Miss, nearest
 from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.nodes import NodesExplained, TriedNodes
 from dra_driver.explain.outcome import Change
@@ -44,6 +46,8 @@ from dra_driver.model.api.core import Node
 MOST_CHANGES = 2
 MOST_TRIALS = 24
 """The largest number of nodes on which one change is tried."""
+MOST_PLACES = 2
+"""The largest number of equivalent nodes for which a combination of changes is searched."""
 MOST_ENDED = 8
 """Of more claims than this that would have to end, `explain` does not search for a smaller set."""
 
@@ -93,7 +97,12 @@ class TriedChanges:
             return ""
         if tried is not None and tried.cancelled:
             return f"whether a node like {added.profile} would help was not found out in time: give more with --timeout"
-        return f"a node like {added.profile} would not help"
+        useless = f"a node like {added.profile} would not help"
+        drivers = {one.spec.driver for one in added.slices}
+        here = {one.spec.driver for one in self._fleet.state.resource_slices}
+        if not here or drivers & here:
+            return useless
+        return f"{useless}: its devices are of the driver {first_names(sorted(drivers))}, which has none here (PROFILE:DRIVER names another)"
 
     @cached_property
     def _on_added(self) -> TrialResult | None:
@@ -125,7 +134,10 @@ class TriedChanges:
         single = (
             Candidate("", {}).and_also(one) for one in self._proposals() if one.what or one.ended
         )
-        together = combined_changes(self._requests.requests, self._nodes.tried)
+        requests = self._requests.requests
+        together = [*combined_changes(requests, self._places())]
+        if any(one.request.claim.spec.devices.constraints for one in requests):
+            together += everything_ended(requests, self._places())
         seen: dict[object, Candidate] = {}
         for candidate in (*single, *together):
             seen.setdefault((candidate.what, frozenset(candidate.ended)), candidate)
@@ -144,7 +156,7 @@ class TriedChanges:
 
     def _change(self, candidate: Candidate, node: str) -> Change:
         words = [candidate.what] if candidate.what else []
-        words += ending_words(self._holders(candidate), self._fleet.holders.budgets)
+        words += ending_words(self._holders(candidate))
         return Change(
             what="; ".join(words), on=node, kind=self._kind(candidate), ends=candidate.ended
         )
@@ -179,17 +191,17 @@ class TriedChanges:
     def _of_request(self, explained: RequestExplained) -> Iterator[Proposal]:
         request = explained.request
         for verdict in self._requests.verdicts(explained, self._requests.groups(explained)):
-            if isinstance(verdict, NotEnoughDevices) and verdict.available:
+            if isinstance(verdict, NotEnoughDevices) and verdict.available and self._all_take:
                 yield fewer(request, verdict.available)
-            elif isinstance(verdict, AllUnsatisfied):
+            elif isinstance(verdict, AllUnsatisfied | NotEnoughDevices):
                 yield from (fewer(request, most) for most in self._most_free(explained))
         # An error on any device of the cluster can stop the search, not only on the devices in the report.
         yield from from_errors(explained, list(self._fleet.devices.values()))
-        miss = self._requests.miss(explained)
+        miss = self._miss(explained)
         if miss is not None:
             yield from from_miss(explained, request, miss)
         # If the nearest device is in use, one that is free may be an answer too, for who can use another type.
-        free = nearest(explained, self._requests.devices, free=True)
+        free = nearest(explained, self._devices, free=True)
         if free is not None:
             yield from from_miss(explained, request, free)
 
@@ -197,7 +209,7 @@ class TriedChanges:
         """Return the largest number of free devices on one node, as a list of one number; [] if no node has a free device."""
         counts = [
             sum(not explained.reasons(device) for device in tried.group.devices)
-            for tried in self._nodes.tried
+            for tried, _ in self._taking
         ]
         return [max(counts)] if any(counts) else []
 
@@ -224,7 +236,7 @@ class TriedChanges:
     def _fits_on(self, candidate: Candidate) -> str:
         """Return a node where everything fits with the change; "" if there is none."""
         allocator, ended = self._fleet.allocator, candidate.ended
-        nodes = [(tried, tried.group.example) for tried in self._nodes.tried]
+        nodes = [(tried, there[0]) for tried, there in self._taking]
         if ended or candidate.classes:
             claims = self._fleet.state.resource_claims
             kept = [one for one in claims if full_name(one.metadata) not in ended]
@@ -247,8 +259,8 @@ class TriedChanges:
 
     def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[TriedNodes, Node]]:
         """Yield from each group of nodes the first node that can use a device of one of these claims."""
-        for tried in self._nodes.tried:
-            for node in tried.group.nodes:
+        for tried, nodes in self._taking:
+            for node in nodes:
                 devices = self._nodes.devices_on(tried, node)
                 if any(
                     claim in ended for one in devices for claim in self._fleet.claims_on(one.id)
@@ -256,14 +268,55 @@ class TriedChanges:
                     yield tried, node
                     break
 
+    # Where a change can help.
 
-def ending_words(
-    holders: Sequence[HeldByClaim], budgets: Callable[[Sequence[str]], Sequence[str]]
-) -> list[str]:
-    """Return which claims have to be waited for, because they end by themselves, and which have to be ended.
+    @cached_property
+    def _taking(self) -> Sequence[tuple[TriedNodes, Sequence[Node]]]:
+        """The nodes that take the pod, all nodes if none does: what changes on another node helps nobody."""
+        everything = [(tried, tried.group.nodes) for tried in self._nodes.tried]
+        taking = [
+            (tried, tried.by_pod_reasons[()][1])
+            for tried in self._nodes.tried
+            if tried.takes_the_pod
+        ]
+        return taking or everything
 
-    `budgets` returns the PodDisruptionBudgets that forbid to evict some of these pods.
-    """
+    @cached_property
+    def _all_take(self) -> bool:
+        return sum(len(nodes) for _, nodes in self._taking) == self._nodes.count
+
+    @cached_property
+    def _devices(self) -> Sequence[SliceDevice]:
+        """The devices that one of these nodes can use."""
+        if self._all_take:
+            return self._requests.devices
+        found = (
+            device
+            for tried, nodes in self._taking
+            for node in nodes
+            for device in self._nodes.devices_on(tried, node)
+        )
+        return list(dict.fromkeys(found))
+
+    def _miss(self, explained: RequestExplained) -> Miss | None:
+        if self._all_take:
+            return self._requests.miss(explained)
+        return nearest(explained, self._devices)
+
+    def _places(self) -> Iterator[tuple[TriedNodes, Sequence[SliceDevice]]]:
+        """Yield the devices of a few nodes of each group: those where the least has to end. On equivalent nodes others have the devices."""
+        for tried, nodes in self._taking:
+            there = [self._nodes.devices_on(tried, node) for node in nodes]
+            for devices in nsmallest(MOST_PLACES, there, key=self._cost_of_all):
+                yield tried, devices
+
+    def _cost_of_all(self, devices: Sequence[SliceDevice]) -> int:
+        holders = {name for one in devices for name in self._fleet.claims_on(one.id)}
+        return sum(cost_of(self._fleet.holders.named(name)) for name in holders)
+
+
+def ending_words(holders: Sequence[HeldByClaim]) -> list[str]:
+    """Return which claims have to be waited for, because they end by themselves, and which have to be ended."""
     waiting = " and ".join(
         one.awaited for holder in holders if holder.ends for one in holder.ending
     )
@@ -272,7 +325,7 @@ def ending_words(
     if ended:
         pods = tuple(dict.fromkeys(pod for one in ended for pod in one.pods))
         used = f", used by {first_names(pods)}" if pods else ""
-        forbidding = budgets(pods)
+        forbidding = tuple(dict.fromkeys(name for one in ended for name in one.budgets))
         if forbidding:
             used += f" (PodDisruptionBudget {first_names(forbidding)} allows no eviction now)"
         many = "claim" if len(ended) == 1 else "claims"

@@ -14,13 +14,12 @@ from dra_driver.errors import Permanent
 from dra_driver.explain.facts.pod_requests import may_be_devices, pod_requests
 from dra_driver.explain.subject.lookup import Cluster, listed, meant, namespace_is_missing
 from dra_driver.explain.subject.subject import ManyPods, PendingSubject, WorkloadSubject
-from dra_driver.model.api.core import Pod
+from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
 from dra_driver.model.api.workload import BETWEEN, PLURALS, StoredWorkload, with_parts
 from dra_driver.model.cluster import ClusterState
 
 HASH_LABEL = "pod-template-hash"
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def asks_for_devices(pod: Pod) -> bool:
 
 
 def _is_over(pod: Pod) -> bool:
-    return pod.status.phase in _ENDED or pod.metadata.deletion_timestamp is not None
+    return pod.status.phase in OVER or pod.metadata.deletion_timestamp is not None
 
 
 def _owned(where: Cluster, subject: WorkloadSubject) -> list[Pod]:

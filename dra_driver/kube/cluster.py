@@ -208,7 +208,7 @@ class _Reader:
     ) -> tuple[Listed, ...]:
         """Note that the objects of the whole cluster could not be read. If the right is missing: return those of the namespace alone."""
         found: tuple[Listed, ...] = ()
-        message = str(error)
+        message, only_namespace = str(error), ""
         if isinstance(error, Forbidden) and self._scope.namespace and resource in NAMESPACED:
             before = len(self._not_read)
             there = self._in_namespace(path)
@@ -217,8 +217,12 @@ class _Reader:
                 if self._lacks_all(before):
                     del self._not_read[before:]
                 else:
-                    message += f"; only those of namespace {self._scope.namespace} were read"
-        self._not_read.append(NotRead(resource=resource, reason=_reason(error), message=message))
+                    only_namespace = self._scope.namespace
+                    message += f"; only those of namespace {only_namespace} were read"
+        gap = NotRead(
+            resource=resource, reason=_reason(error), message=message, only_namespace=only_namespace
+        )
+        self._not_read.append(gap)
         return found
 
     def _lacks_all(self, before: int) -> bool:

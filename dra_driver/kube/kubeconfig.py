@@ -44,12 +44,7 @@ class Kubeconfig:
 
 def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
     """Read the context of this name, or the current one if the name is empty. Raises Fatal."""
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Fatal(
-            f"cannot read kubeconfig {path}: {' '.join(str(error).split())}; give a file that kubectl --kubeconfig {path} can use"
-        ) from error
+    content = _content(path)
     whole = _Section(path, "", content)
     name = context or whole.text("current-context")
     if not name:
@@ -76,6 +71,23 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
         proxy=proxy,
         namespace=chosen.text("namespace"),
     )
+
+
+def context_names(path: Path) -> list[str]:
+    """Return the names of all contexts of the file, sorted. Raises Fatal."""
+    content = _content(path)
+    listed = content.get("contexts") if isinstance(content, dict) else None
+    found = listed if isinstance(listed, list) else []
+    return sorted(str(one["name"]) for one in found if isinstance(one, dict) and one.get("name"))
+
+
+def _content(path: Path) -> object:
+    try:
+        return yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise Fatal(
+            f"cannot read kubeconfig {path}: {' '.join(str(error).split())}; give a file that kubectl --kubeconfig {path} can use"
+        ) from error
 
 
 class _Section:

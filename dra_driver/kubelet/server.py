@@ -24,7 +24,7 @@ from dra_driver.model.ids import DriverName
 _SPARE_THREADS = 8
 # The maximum number of gRPC threads; gRPC starts them when needed. Each open call has a thread, so that no call waits before
 # `Calls` sees it. Streams need one more than their limit: a new stream starts while the oldest one still ends.
-_THREADS = _SPARE_THREADS + 2 * OPEN_LIMIT + (STREAM_LIMIT + 1) * len(SERVICES)
+THREADS = _SPARE_THREADS + 2 * OPEN_LIMIT + (STREAM_LIMIT + 1) * len(SERVICES)
 _PROBE_SECONDS = 2.0
 _ENSURE_SECONDS = 5.0
 
@@ -65,7 +65,7 @@ class KubeletServer:
         self._server = SocketServer(
             sockets.endpoint,
             [*handlers, *(stream.handler() for stream in self._streams)],
-            workers=_THREADS,
+            workers=THREADS,
             name="dra",
         )
 

@@ -52,13 +52,14 @@ class NotRead(ApiValue, frozen=True):
     """A kind of object, or one object, that could not be read.
 
     `resource` is the name in RBAC ("pods"). `name` is "namespace/name" or "name" for one object, and empty for the whole kind.
-    `message` is for an operator.
+    `message` is for an operator. `only_namespace` is the namespace whose objects were read, if the right is missing for all others only.
     """
 
     resource: str
     reason: NotReadReason
     name: str = ""
     message: str = ""
+    only_namespace: str = ""
 
     def __str__(self) -> str:
         return f"{self.resource} {self.name}".rstrip() + f": {self.message}"

@@ -75,11 +75,28 @@ COMMANDS = {
         INTERRUPTED: "interrupted; its directory is removed",
         TERMINATED: "terminated; its directory is removed",
     },
+    "completion": {DONE: "printed"},
 }
-"""What the codes mean for each command, in its own words. WRONG_USAGE is the same for all."""
+"""What the codes mean for each command of `dra-driver`, in its own words. WRONG_USAGE is the same for all."""
+_LISTS = {
+    DONE: "shown",
+    COULD_NOT_TELL: "the cluster could not be read, or it does not have what is asked about",
+    WITH_RESERVATION: "shown, but a part of it could not be read",
+    INTERRUPTED: "interrupted before there was an answer",
+}
+KUBECTL = {
+    **dict.fromkeys(("devices", "claims", "free", "usage"), _LISTS),
+    "doctor": COMMANDS["doctor"],
+    "why": COMMANDS["explain"],
+    "explain": COMMANDS["explain"],
+    "migration": COMMANDS["migration"],
+    "record": COMMANDS["record"],
+    "version": {DONE: "shown", WITH_RESERVATION: "the version of the cluster could not be read"},
+}
+"""The same for the commands of `kubectl dra`."""
 
 
-def summary(command: str) -> str:
+def summary(command: str, meanings: dict[str, dict[int, str]] = COMMANDS) -> str:
     """Return the codes of a command in one line, for its --help."""
-    said = {**COMMANDS[command], WRONG_USAGE: "wrong usage"}
+    said = {**meanings[command], WRONG_USAGE: "wrong usage"}
     return "exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in said.items())

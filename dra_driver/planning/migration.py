@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from dra_driver.model.api.core import Container, Node, Pod
+from dra_driver.model.api.core import OVER, Container, Node, Pod
 from dra_driver.model.api.meta import QuantityText
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.cluster import ClusterState, NotRead
@@ -30,7 +30,6 @@ from dra_driver.planning.node_condition import Offer, condition_of
 from dra_driver.planning.stale import patch_command
 from dra_driver.planning.unrestricted import TAINTS
 
-ENDED = ("Succeeded", "Failed")
 DECIDING = ("nodes", "pods", "resourceslices")
 _NANOS = 10**9
 
@@ -225,7 +224,7 @@ def _resource(
     pods = tuple(
         UsingPod(namespace=pod.metadata.namespace, name=pod.metadata.name, count=count)
         for pod in state.pods
-        if pod.spec.node_name == node.metadata.name and pod.status.phase not in ENDED
+        if pod.spec.node_name == node.metadata.name and pod.status.phase not in OVER
         if (count := _asked(pod, name))
     )
     allocatable = _amount(node.status.allocatable, name)

@@ -30,6 +30,7 @@ QUESTIONS = {
     "explain": False,
     "cel": True,
     "allocate": True,
+    "call": True,
     "containers": True,
     "tenants": True,
     "fleet": True,

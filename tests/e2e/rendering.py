@@ -63,6 +63,20 @@ def of_kind(objects: list[Object], kind: str) -> list[Object]:
     return [found for found in objects if found["kind"] == kind]
 
 
+FOR_PEOPLE = ("-user", "-user-cluster", "-explain", "-admin")
+"""How the names of the ClusterRoles end that templates/user-roles.yaml makes."""
+
+
+def rules_of_driver(objects: list[Object]) -> list[Object]:
+    """The rules of all roles but those for people."""
+    return [
+        rule
+        for one in objects
+        if not one["metadata"]["name"].endswith(FOR_PEOPLE)
+        for rule in one.get("rules", ())
+    ]
+
+
 def daemonset(objects: list[Object]) -> Object:
     """The only DaemonSet."""
     (found,) = of_kind(objects, "DaemonSet")

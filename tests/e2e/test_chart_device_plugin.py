@@ -32,6 +32,7 @@ from tests.e2e.rendering import (
     daemonset,
     documents,
     of_kind,
+    rules_of_driver,
 )
 
 pytestmark = pytest.mark.real
@@ -112,7 +113,7 @@ def test_nothing_asks_for_what_the_cluster_does_not_have(
     found = {one["apiVersion"] for one in objects}
     assert found - {"networking.k8s.io/v1"} == BASE | more
     assert variables(objects)["DRA_DRIVER_PATH"] == path
-    rules = [rule for one in objects for rule in one.get("rules", ())]
+    rules = rules_of_driver(objects)
     groups = {group for rule in rules for group in rule["apiGroups"]}
     assert groups == ({"", "resource.k8s.io"} if more else {""})
     assert READ_ON_NODES in rules
@@ -250,9 +251,9 @@ def test_an_admins_configmap_is_instead_of_all_others(render: Render) -> None:
 def test_classes_of_the_cluster_are_read_only_where_they_may_count(
     render: Render, values: str, lists: bool
 ) -> None:
-    rules = [rule for one in render(*NEW, values=values) for rule in one.get("rules", ())]
+    rules = rules_of_driver(render(*NEW, values=values))
     assert any("deviceclasses" in rule["resources"] for rule in rules) is lists
-    rules = [rule for one in render(*OLD, values=values) for rule in one.get("rules", ())] if values != "path: dra" else []  # fmt: skip
+    rules = rules_of_driver(render(*OLD, values=values)) if values != "path: dra" else []
     assert not any("deviceclasses" in rule["resources"] for rule in rules)
 
 

@@ -24,6 +24,7 @@ from tests.e2e.rendering import (
     daemonset,
     documents,
     of_kind,
+    rules_of_driver,
 )
 
 pytestmark = pytest.mark.real
@@ -331,7 +332,7 @@ def test_who_may_write_the_status_of_claims_has_the_policy_that_limits_it(
 ) -> None:
     for more in ("", "--set=cleanup.enabled=true"):
         objects = render(*filter(None, [more]), values=values)
-        rights = [rule for one in objects for rule in one.get("rules", ())]
+        rights = rules_of_driver(objects)
         assert any("resourceclaims/status" in rule["resources"] for rule in rights)
         names = [one["metadata"]["name"] for one in objects if "ValidatingAdm" in one["kind"]]
         assert names.count("dra-driver-device-status") == 2  # the policy and its binding

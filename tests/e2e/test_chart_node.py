@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.rendering import container, daemonset, of_kind, render, template
+from tests.e2e.rendering import container, daemonset, of_kind, render, rules_of_driver, template
 
 Object = dict[str, Any]
 TAINT = "startup.example.com/gpu"
@@ -17,11 +17,10 @@ FEATURES = "/etc/kubernetes/node-feature-discovery/features.d"
 def node_rights(objects: list[Object]) -> dict[str, set[str]]:
     """The verbs for each resource of Nodes."""
     found: dict[str, set[str]] = {}
-    for role in of_kind(objects, "ClusterRole"):
-        for rule in role["rules"]:
-            for resource in rule["resources"]:
-                if resource.startswith("nodes"):
-                    found.setdefault(resource, set()).update(rule["verbs"])
+    for rule in rules_of_driver(of_kind(objects, "ClusterRole")):
+        for resource in rule["resources"]:
+            if resource.startswith("nodes"):
+                found.setdefault(resource, set()).update(rule["verbs"])
     return found
 
 

@@ -63,6 +63,7 @@ OURS = (
         "tested",
         "conformance",
         "pending",
+        "kubectl-dra",
     ),
     *("architecture", "go-helper", "claims", "performance", "reference/config"),
     *("reference/names", "reference/exit-codes", "reference/documents", "reference/fields"),

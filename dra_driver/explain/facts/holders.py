@@ -11,7 +11,7 @@ from functools import cached_property
 from dra_driver.allocator.allocated_devices import AllocatedClaim, allocated_claim
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import Ending, HeldByClaim
-from dra_driver.model.api.core import Pod
+from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.policy import PodDisruptionBudget
 from dra_driver.model.api.resource_claim import ResourceClaim
@@ -35,13 +35,20 @@ class Holders:
     def _held_by(self, holder: AllocatedClaim) -> HeldByClaim:
         claim = self._claims[holder.claim]
         allocation = claim.status.allocation
+        pods = tuple(name for name in holder.pods if self._may_run(name))
         return HeldByClaim(
             holder.claim,
-            holder.pods,
+            pods,
             (allocation.allocation_timestamp if allocation else None) or "",
             claim.metadata.creation_timestamp or "",
-            tuple(self._ending(claim, holder.pods)),
+            tuple(self._ending(claim, pods)),
+            self.budgets(pods),
         )
+
+    def _may_run(self, name: str) -> bool:
+        """Whether the pod runs or may run. The controller takes one that is over out of the claim, and may be late."""
+        pod = self._pods.get(name)
+        return pod is None or pod.status.phase not in OVER
 
     def ending(self, holders: Iterable[AllocatedClaim]) -> tuple[Ending, ...]:
         """Return what of these claims and their pods is being deleted."""

@@ -22,11 +22,10 @@ from dra_driver.explain.verdict import (
     NodeUnschedulable,
     Verdict,
 )
-from dra_driver.model.api.core import Node, Pod, Taint, Toleration
+from dra_driver.model.api.core import OVER, Node, Pod, Taint, Toleration
 from dra_driver.model.quantity import Quantity
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-_OVER = ("Succeeded", "Failed")
 _BINARY = ("memory", "ephemeral-storage")
 
 
@@ -41,7 +40,7 @@ class PodFilters:
         self._by_devices = by_devices
         self._on_node: dict[str, list[Pod]] = {}
         for other in pods:
-            if other.spec.node_name and other.status.phase not in _OVER and not _same(other, pod):
+            if other.spec.node_name and other.status.phase not in OVER and not _same(other, pod):
                 self._on_node.setdefault(other.spec.node_name, []).append(other)
 
     def reasons(self, node: Node) -> tuple[Verdict, ...]:

@@ -94,7 +94,7 @@ class HeldByClaim(Case, frozen=True):
     """The device is allocated to another claim ("namespace/name"), which `pods` use.
 
     `allocated` is the time of the allocation, and `created` that of the claim; both may be unknown. `ending` are the claim and the
-    pods that are being deleted.
+    pods that are being deleted. `budgets` are the PodDisruptionBudgets that forbid at present to evict one of the pods.
     """
 
     claim: str
@@ -102,6 +102,7 @@ class HeldByClaim(Case, frozen=True):
     allocated: str = ""
     created: str = ""
     ending: tuple[Ending, ...] = ()
+    budgets: tuple[str, ...] = ()
 
     @property
     def ends(self) -> bool:

@@ -163,6 +163,10 @@ class PodSpec(ApiValue, frozen=True):
     scheduler_name: str = ""
 
 
+OVER = ("Succeeded", "Failed")
+"""The phases of a pod that runs no more, and never again."""
+
+
 class PodStatus(ApiValue, frozen=True):
     """status of a Pod."""
 

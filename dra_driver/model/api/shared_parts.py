@@ -5,7 +5,7 @@ Of 100,000 devices most have the model, the driver's version and the capacities 
 JSON was decoded each of these parts is an object of its own. Parts are values that nobody changes, so one of each is enough.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from typing import TypeVar, cast
 
 import msgspec
@@ -14,6 +14,7 @@ from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 
 Part = TypeVar("Part")
+FEWEST = 10_000
 _MOST_KEPT = 10_000
 """More different values than this are names of single devices, such as UUIDs: to keep them would take more than it gives."""
 
@@ -29,8 +30,13 @@ class _Known:
         return cast(Part, self._parts.get(key, part))
 
 
-def share_equal_parts(slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]) -> None:
-    """Let equal attributes, capacities and specs be the same object. Only for objects that were just decoded: nobody else has them yet."""
+def share_equal_parts(slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim]) -> None:
+    """Let equal attributes, capacities and specs be the same object. Only for objects that were just decoded: nobody else has them yet.
+
+    Of few objects nothing is shared: that would take time, and the memory does not matter.
+    """
+    if len(slices) + len(claims) < FEWEST:
+        return
     attributes, capacities, specs = _Known(), _Known(), _Known()
     for device in (device for one in slices for device in one.spec.devices or ()):
         known = device.attributes or {}

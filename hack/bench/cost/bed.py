@@ -82,7 +82,7 @@ def run_inside(cluster: Cluster, script: str, *arguments: str, seconds: float = 
     command = [installed.python(), str(HERE / script), *arguments]
     ended = subprocess.run(
         cluster.namespaces.enter_command(command),
-        env=cluster.environment,
+        env={**cluster.environment, "PYTHONPATH": str(REPOSITORY)},  # for what scripts share
         cwd=cluster.root,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

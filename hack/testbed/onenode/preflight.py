@@ -26,6 +26,8 @@ NEEDED_FILES = {
     "/usr/sbin/ip": "iproute2",
     "/usr/bin/cc": "gcc",
     "/usr/include/stdlib.h": "libc6-dev",
+    "/usr/bin/zsh": "zsh",
+    "/usr/bin/fish": "fish",
 }
 # unshare itself is asked for exactly the namespaces that the cluster will live in.
 NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "true")

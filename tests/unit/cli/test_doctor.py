@@ -311,6 +311,13 @@ def test_a_cluster_without_claims(
     assert bad(findings(capsys)) >= {("warning", "claims-not-served")}
 
 
+def test_kubectl_needs_the_name_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        kubectl(["doctor"])
+    assert left.value.code == 64
+    assert "name the node: --node NODE" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

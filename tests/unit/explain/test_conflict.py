@@ -70,6 +70,20 @@ def test_two_claims_can_want_the_same_device() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shareable", "count", "told"), [(True, 2, True), (True, 1, False), (False, 2, False)]
+)
+def test_more_shares_of_one_device_need_more_requests(
+    shareable: bool, count: int, told: bool
+) -> None:
+    listed = [device("gpu-0", allowMultipleAllocations=shareable)]
+    cluster = Fleet(state(resource_slice(listed)))
+    wanted = claim(request(count=count))
+    verdict = as_verdict([wanted], [ClaimPart(0, "request", 0)], list(cluster.devices.values()))
+    once = "one request gets a device that can be shared only once: write a request for each share"
+    assert (verdict.detail == once) is told
+
+
+@pytest.mark.parametrize(
     ("constraint", "words"), [(NUMA, "matchAttribute"), (APART, "distinctAttribute")]
 )
 def test_a_conflict_is_told_with_the_values_that_there_are(

@@ -104,13 +104,16 @@ def test_without_rights_for_the_cluster_the_namespace_is_read() -> None:
     assert (state.nodes, state.resource_claim_templates) == ((), ())
     assert "/api/v1/namespaces/team/pods" in paths
     assert [
-        (gap.resource, gap.reason, "; only those of namespace team were read" in gap.message)
+        (
+            *(gap.resource, gap.reason, gap.only_namespace),
+            "; only those of namespace team were read" in gap.message,
+        )
         for gap in state.not_read
     ] == [
-        ("nodes", "forbidden", False),
-        ("pods", "forbidden", True),
-        ("resourceclaims", "forbidden", True),
-        ("resourceclaimtemplates", "forbidden", False),
+        ("nodes", "forbidden", "", False),
+        ("pods", "forbidden", "team", True),
+        ("resourceclaims", "forbidden", "team", True),
+        ("resourceclaimtemplates", "forbidden", "", False),
     ]
 
 

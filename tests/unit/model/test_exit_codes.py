@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from dra_driver.cli.main import COMMANDS as COMMAND_LINE
-from dra_driver.cli.main import main
+from dra_driver.cli.main import KUBECTL_COMMANDS, kubectl, main
 from dra_driver.model import exit_codes
-from dra_driver.model.exit_codes import COMMANDS, MEANINGS, WRONG_USAGE, summary
+from dra_driver.model.exit_codes import COMMANDS, KUBECTL, MEANINGS, WRONG_USAGE, summary
 
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = [
-    *(ROOT / "dra_driver" / "cli" / f"{name}.py" for name in (*COMMANDS, "main")),
+    *(
+        ROOT / "dra_driver" / "cli" / f"{name}.py"
+        for name in (*COMMANDS, "main", "overview", "version", "complete")
+    ),
     ROOT / "dra_driver" / "daemon" / "lifecycle.py",
 ]
 NAMES = {
@@ -24,6 +27,7 @@ NAMES = {
 
 def test_every_command_and_every_code_is_described() -> None:
     assert list(COMMANDS) == list(COMMAND_LINE)
+    assert list(KUBECTL) == list(KUBECTL_COMMANDS)
     assert list(NAMES.values()) == list(MEANINGS)
     assert {code for codes in COMMANDS.values() for code in codes} | {WRONG_USAGE} == set(MEANINGS)
 
@@ -42,6 +46,15 @@ def test_the_help_of_a_command_has_its_codes(
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert summary(command) in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("command", KUBECTL)
+def test_the_help_of_the_plugin_has_its_codes(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        kubectl([command, "--help"])
+    assert summary(command, KUBECTL) in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -73,3 +86,12 @@ def test_the_codes_that_a_command_uses_are_those_that_it_documents(command: str)
         NAMES[node.id] for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in NAMES
     }
     assert used - {WRONG_USAGE} <= COMMANDS[command].keys()
+
+
+@pytest.mark.parametrize(("module", "command"), [("overview", "usage"), ("version", "version")])
+def test_the_codes_that_the_plugin_uses_are_those_that_it_documents(
+    module: str, command: str
+) -> None:
+    tree = ast.parse((ROOT / "dra_driver" / "cli" / f"{module}.py").read_text())
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert {NAMES[name] for name in names & NAMES.keys()} == KUBECTL[command].keys()

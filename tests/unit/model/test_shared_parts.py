@@ -12,6 +12,12 @@ from dra_driver.model.api.resource_slice import Device, ResourceSlice
 from dra_driver.model.api.shared_parts import share_equal_parts
 
 
+@pytest.fixture(autouse=True)
+def share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also among few."""
+    monkeypatch.setattr(shared_parts, "FEWEST", 1)
+
+
 def a_slice(*devices: dict[str, Any]) -> ResourceSlice:
     return msgspec.convert({"spec": {"devices": devices}}, ResourceSlice)
 
@@ -75,6 +81,14 @@ def test_claims_that_ask_for_the_same_have_one_spec() -> None:
     assert found == claims()
     assert found[0].spec is found[1].spec
     assert found[0].spec is not found[2].spec
+
+
+def test_of_few_objects_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_parts, "FEWEST", 3)
+    a, b = shared(attributes(x={"int": 7}), attributes(x={"int": 7}))
+    assert a.attributes is not None
+    assert b.attributes is not None
+    assert a.attributes["x"] is not b.attributes["x"]
 
 
 def test_values_that_are_too_many_to_be_kept_stay_their_own(

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which arguments does each subcommand of `kubectl dra` have?"""
+
+import argparse
+
+from dra_driver.cli.arguments import (
+    EXPLAIN_SECONDS,
+    add_cluster,
+    add_explain,
+    add_migration,
+    add_output,
+    add_record,
+    seconds,
+)
+from dra_driver.cli.arguments import add_arguments as add_arguments_of_driver
+from dra_driver.model.exit_codes import KUBECTL, summary
+from dra_driver.overview.usage import BY
+
+_WIDE = {
+    "devices": "with all attributes and capacities, uncut",
+    "claims": "with class, driver and pool, uncut",
+    "free": "with the names of nodes and products, uncut",
+    "usage": "with the devices that are in no slice",
+}
+_NAMESPACES = {
+    "devices": "only devices that a claim of this namespace has",
+    "claims": "namespace (default: the namespace of the context, or `default`)",
+    "usage": "only claims of this namespace (default: all)",
+}
+
+
+def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
+    """Give a subcommand's parser its arguments."""
+    parser.epilog = summary(command, KUBECTL)
+    match command:
+        case "explain" | "why":
+            add_explain(parser)
+        case "migration":
+            add_migration(parser)
+        case "version":
+            _add_version(parser)
+        case "devices" | "claims" | "free" | "usage":
+            _add_overview(command, parser)
+        case _:
+            add_arguments_of_driver(command, parser)
+
+
+def _add_overview(command: str, parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"{parser.epilog}. docs/kubectl-dra.md explains the columns"
+    if command == "free":
+        parser.add_argument(
+            "device_class",
+            nargs="?",
+            default="",
+            metavar="CLASS",
+            help="a DeviceClass (default: all)",
+        )
+        parser.add_argument(
+            "--timeout",
+            type=seconds,
+            default=EXPLAIN_SECONDS,
+            metavar="SECONDS",
+            help=f"stop looking after this time (default: {EXPLAIN_SECONDS:g})",
+        )
+    if command == "usage":
+        parser.add_argument(
+            "--by", choices=BY, default=BY[0], help=f"what to add up (default: {BY[0]})"
+        )
+    if command in _NAMESPACES:
+        parser.add_argument("-n", "--namespace", default="", help=_NAMESPACES[command])
+    if command in ("claims", "usage"):
+        parser.add_argument(
+            "-A", "--all-namespaces", action="store_true", help="the claims of all namespaces"
+        )
+        parser.add_argument(
+            "-l",
+            "--selector",
+            default="",
+            metavar="LABELS",
+            help="only claims with these labels, for example app=train,tier!=test",
+        )
+    parser.add_argument("--node", default="", metavar="NAME", help="only devices of this node")
+    parser.add_argument("--driver", default="", metavar="NAME", help="only devices of this driver")
+    add_output(parser, wide=_WIDE[command])
+    parser.add_argument("--no-headers", action="store_true", help="leave the first line out")
+    parser.add_argument(
+        "-w",
+        "--watch",
+        action="store_true",
+        help="look again when something changes, and print each row that is another, until Ctrl-C",
+    )
+    add_record(parser)
+    add_cluster(parser)
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--client", action="store_true", help="the version of this program only; asks no cluster"
+    )
+    add_output(parser)
+    add_record(parser)
+    add_cluster(parser)

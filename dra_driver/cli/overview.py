@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kubectl dra devices`, `claims`, `free` and `usage`: read the cluster as `explain` does, and print one row for each thing."""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NoReturn
+
+from dra_driver.cli import cluster, inputs, render
+from dra_driver.cli.follow import LEAST_REST_SECONDS, REST, Waits
+from dra_driver.cli.limits import TookTooLong, at_most
+from dra_driver.cli.question import SEARCHING, GaveUp, only_driver_errors
+from dra_driver.cli.render_overview import MARKS, Look, Row, Sheet, sheet
+from dra_driver.errors import DriverError, Permanent
+from dra_driver.explain.subject.labels import BadSelector, LabelSelector, parse_selector
+from dra_driver.kube.changes import Changes, deciding
+from dra_driver.model.cluster import ClusterState
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, INTERRUPTED, WITH_RESERVATION
+from dra_driver.overview.claims import claims_of
+from dra_driver.overview.cluster import Overview
+from dra_driver.overview.devices import Chosen, devices_of
+from dra_driver.overview.free import FreeDevices, free_of
+from dra_driver.overview.part import Gap
+from dra_driver.overview.rights import CLAIMS, gaps_of
+from dra_driver.overview.steady import Document, steady
+from dra_driver.overview.usage import usage_of
+
+WIDE = "wide"
+ROLES_PAGE = "docs/kubectl-dra.md"
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print what the cluster has. Returns the exit code."""
+    if chosen.watch and chosen.record:
+        _refuse(chosen.parser, "a record does not change: give either --watch or --from")
+    asked = Asked(chosen, _labels(chosen))
+    try:
+        return follow(asked) if chosen.watch else _once(asked)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except DriverError as error:
+        render.error(str(error))
+        return COULD_NOT_TELL
+
+
+def _labels(chosen: argparse.Namespace) -> LabelSelector:
+    try:
+        return parse_selector(getattr(chosen, "selector", ""))
+    except BadSelector as error:
+        _refuse(chosen.parser, str(error))
+
+
+def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    parser.error(message)
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the command line asks about, and in which cluster or record."""
+
+    chosen: argparse.Namespace
+    labels: LabelSelector
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    target: cluster.Target | None = field(default=None, init=False)
+    served: tuple[str, ...] = field(default=(), init=False)
+    """The versions of resource.k8s.io, once the cluster was read."""
+
+    def look(self) -> Document:
+        """Read the cluster and return the answer. Raises DriverError, whatever fails."""
+        return only_driver_errors(self._look)
+
+    def _look(self) -> Document:
+        state = self._read()
+        self.served = state.served
+        overview = Overview(state)
+        namespace = self._namespace()
+        gaps = gaps_of(overview.state, self.chosen.command, namespace=namespace)
+        self._check(overview, gaps)
+        limits = Chosen(self.chosen.node, self.chosen.driver, namespace, self.labels)
+        return self._answer(overview, limits, gaps)
+
+    def _read(self) -> ClusterState:
+        if self.chosen.record:
+            return inputs.record(self.chosen.record)
+        if self.target is None:
+            try:
+                self.target = cluster.target(self.chosen)
+            except cluster.NoneKnown as error:
+                raise Permanent(f"{error}, or --from with a file of `dra-driver record`") from error
+        # Who may not list the claims of the whole cluster sees those of this namespace.
+        own = getattr(self.chosen, "namespace", "") or self.target.namespace
+        return cluster.read(self.target, namespace=own)
+
+    def _namespace(self) -> str:
+        """Return the namespace that is asked about, "" for all. Only `claims` has one without -n: that of the context."""
+        given = str(getattr(self.chosen, "namespace", ""))
+        if given or self.chosen.command != CLAIMS or self.chosen.all_namespaces:
+            return "" if getattr(self.chosen, "all_namespaces", False) else given
+        return self.target.namespace if self.target else cluster.DEFAULT_NAMESPACE
+
+    def _check(self, overview: Overview, gaps: Sequence[Gap]) -> None:
+        """Raise Permanent if a node, driver or class is asked about that the cluster does not have. What is unread may exist."""
+        unread = {gap.resource for gap in gaps}
+        node, driver = self.chosen.node, self.chosen.driver
+        nodes = {one.metadata.name for one in overview.state.nodes}
+        if node and node not in nodes and "nodes" not in unread:
+            raise Permanent(
+                f"there is no node {node}; `kubectl get nodes` lists them, or leave --node out"
+            )
+        drivers = sorted(overview.fleet.drivers)
+        if driver and driver not in drivers and "resourceslices" not in unread:
+            there = ", ".join(drivers) or "none at all"
+            raise Permanent(
+                f"no driver {driver} publishes ResourceSlices in this cluster; those that do: {there}"
+            )
+        wanted = getattr(self.chosen, "device_class", "")
+        classes = sorted(overview.fleet.classes)
+        if wanted and wanted not in classes and "deviceclasses" not in unread:
+            there = ", ".join(classes) or "none at all"
+            raise Permanent(f"there is no DeviceClass {wanted}; there are: {there}")
+
+    def _answer(self, overview: Overview, limits: Chosen, gaps: tuple[Gap, ...]) -> Document:
+        match self.chosen.command:
+            case "devices":
+                return devices_of(overview, limits, gaps)
+            case "claims":
+                return claims_of(overview, limits, gaps)
+            case "usage":
+                return usage_of(overview, limits, self.chosen.by, now=self.now(), not_read=gaps)
+            case _:
+                return self._free(overview, limits, gaps)
+
+    def _free(self, overview: Overview, limits: Chosen, gaps: tuple[Gap, ...]) -> Document:
+        """Evaluate the selectors of classes within --timeout, as `explain` does."""
+        most = float(self.chosen.timeout)
+        deadline = time.monotonic() + SEARCHING * most
+        wanted = self.chosen.device_class
+        try:
+            with at_most(most):
+                return free_of(
+                    overview,
+                    limits,
+                    wanted,
+                    not_read=gaps,
+                    cancelled=lambda: time.monotonic() > deadline,
+                )
+        except TookTooLong as error:
+            raise GaveUp(
+                f"gave up after {most:g} s (--timeout): give more time, or ask about one class or --node"
+            ) from error
+
+    @property
+    def columns(self) -> Look:
+        """How the answer is shown."""
+        everywhere = bool(getattr(self.chosen, "all_namespaces", False))
+        return Look(self.now(), wide=self.chosen.output == WIDE, namespaces=everywhere)
+
+
+class Printed:
+    """What was printed so far. `show` prints what is new in an answer, and returns the exit code."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._last: Document | None = None
+        self._rows: dict[tuple[str, ...], Row] = {}
+        self._said: set[str] = set()
+        self._table: render.Table | None = None
+
+    def show(self, document: Document) -> int:
+        """Print the answer; after the first one only the rows that are others."""
+        output = self._asked.chosen.output
+        if self._last is None or steady(document) != steady(self._last):
+            if output in render.DOCUMENTS:
+                render.document(document, output)
+            else:
+                self._show(sheet(document, self._asked.columns))
+        self._last = document
+        for gap in document.not_read:
+            self.tell(_sentence(gap))
+        if isinstance(document, FreeDevices) and not all(
+            one.is_complete for one in document.classes
+        ):
+            return COULD_NOT_TELL
+        return WITH_RESERVATION if document.not_read else DONE
+
+    def _show(self, found: Sheet) -> None:
+        there = {row.key: row for row in found.rows}
+        new = [row.cells for key, row in there.items() if _differs(row, self._rows.get(key))]
+        if new:
+            headers = self._table is None and not self._asked.chosen.no_headers
+            self._table = self._table or render.Table(found.headers, MARKS)
+            self._table.show(new, headers=headers)
+        for key in sorted(self._rows.keys() - there.keys()):
+            render.line(render.plain(f"{'/'.join(key)} is gone"))
+        self._rows = there
+        for note in found.notes if there else (found.empty,):
+            self.tell(note)
+
+    def tell(self, text: str) -> None:
+        """Print a sentence on standard error, once."""
+        if text not in self._said:
+            self._said.add(text)
+            render.error(text)
+
+
+def _differs(row: Row, before: Row | None) -> bool:
+    return before is None or row.said != before.said
+
+
+def _sentence(gap: Gap) -> str:
+    what = f"{gap.resource} {gap.name}".rstrip()
+    if not gap.role:
+        return f"not in the answer: {gap.lacks}; {what} could not be read: {gap.message}"
+    return (
+        f"not in the answer: {gap.lacks}; you may not {gap.verb} {what}. The ClusterRole …-{gap.role} of the driver's chart "
+        f"gives this right ({ROLES_PAGE})"
+    )
+
+
+def _once(asked: Asked) -> int:
+    return Printed(asked).show(asked.look())
+
+
+def watched(asked: Asked) -> Waits:
+    """Return what tells about changes in the cluster."""
+    if asked.target is None:
+        raise ValueError("a record does not change")
+    return Changes(asked.target.connection, deciding(asked.served), tell=render.error)
+
+
+def follow(
+    asked: Asked,
+    *,
+    watch: Callable[[Asked], Waits] = watched,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Print the answer, and each row that is another later, until Ctrl-C or until nobody reads. Returns the exit code of the last answer."""
+    printed = Printed(asked)
+    code = printed.show(asked.look())
+    try:
+        with watch(asked) as waits:
+            # Between the first reading and the watches something may have changed: so it looks again at once.
+            while render.is_read():
+                begun = clock()
+                try:
+                    code = printed.show(asked.look())
+                except DriverError as error:
+                    printed.tell(f"{error}; trying again")
+                waits.wait(rest=max(LEAST_REST_SECONDS, REST * (clock() - begun)))
+    except KeyboardInterrupt:
+        pass
+    return code

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""This module formats the answers of `kubectl dra devices`, `claims`, `free` and `usage` as columns, as kubectl does."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dra_driver.cli.render import GREEN, RED, YELLOW
+from dra_driver.overview.ages import age
+from dra_driver.overview.claims import PENDING, ClusterClaim, ClusterClaims
+from dra_driver.overview.cluster import FREE, PARTLY_FREE
+from dra_driver.overview.devices import (
+    OK,
+    UNHEALTHY,
+    WARNING,
+    ClusterDevice,
+    ClusterDevices,
+    HolderOfDevice,
+    TaintOfDevice,
+)
+from dra_driver.overview.free import FreeDevices, FreeOfClass
+from dra_driver.overview.steady import Document
+from dra_driver.overview.usage import DeviceUsage, UsageRow
+from dra_driver.overview.values import bare
+
+NONE, ALL, UNKNOWN = "<none>", "<all>", "<unknown>"
+MARKS = {FREE: GREEN, OK: GREEN, WARNING: YELLOW, PENDING: YELLOW, UNHEALTHY: RED}
+"""The colours of cells."""
+CUT = "…"
+_SHOWN = 2
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row. `key` names what it is about; `said` are its cells without those that change as time passes."""
+
+    key: tuple[str, ...]
+    cells: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """An answer in columns. `notes` belong below it; `empty` is what to say if there are no rows."""
+
+    headers: tuple[str, ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    empty: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How an answer is shown: with all columns (`wide`), and with the namespace of each claim."""
+
+    now: datetime
+    wide: bool = False
+    namespaces: bool = False
+
+
+def sheet(document: Document, look: Look) -> Sheet:
+    """Return the answer in columns."""
+    match document:
+        case ClusterDevices():
+            return _devices(document, look)
+        case ClusterClaims():
+            return _claims(document, look)
+        case FreeDevices():
+            return _free(document, look)
+        case DeviceUsage():
+            return _usage(document, look)
+
+
+def _devices(document: ClusterDevices, look: Look) -> Sheet:
+    headers = (
+        *("NODE", "DRIVER", "DEVICE", "PRODUCT", "MEMORY", "HEALTH", "TAINTS", "HOLDER", "FREE"),
+        *(("POOL", "CAPACITY", "ATTRIBUTES") if look.wide else ()),
+    )
+    rows = tuple(_plain_row(_key(one), _device(one, look)) for one in document.devices)
+    return Sheet(headers, rows, (), "no device is published that is asked about")
+
+
+def _key(one: ClusterDevice) -> tuple[str, ...]:
+    return one.driver, one.pool, one.name
+
+
+def _device(one: ClusterDevice, look: Look) -> tuple[str, ...]:
+    nodes = ALL if one.all_nodes else _names(one.nodes, look)
+    taints = _names([_taint(taint) for taint in one.taints], look, shown=1)
+    health = (
+        f"{one.health} ({one.health_reason})" if look.wide and one.health_reason else one.health
+    )
+    cells = (
+        *(nodes, one.driver, one.name, one.product or NONE, one.memory or NONE, health, taints),
+        *(_names([_holder(holder) for holder in one.holders], look), _share(one)),
+    )
+    if not look.wide:
+        return cells
+    return *cells, one.pool, _pairs(one.capacity), _pairs(one.attributes)
+
+
+def _taint(one: TaintOfDevice) -> str:
+    value = f"={one.value}" if one.value else ""
+    rule = f" by {one.rule}" if one.rule else ""
+    return f"{one.key}{value}:{one.effect}{rule}"
+
+
+def _holder(one: HolderOfDevice) -> str:
+    return f"{one.namespace}/{one.claim}" + (" (admin)" if one.admin_access else "")
+
+
+def _share(one: ClusterDevice) -> str:
+    """Return what is left of a device that can be shared, in its memory or else its first capacity; the state of any other device."""
+    if one.free not in (FREE, PARTLY_FREE) or not one.free_share:
+        return one.free
+    names = sorted(one.free_share, key=lambda name: (bare(name) != "memory", name))
+    name = names[0]
+    return f"{one.free_share[name]} of {one.capacity[name]}"
+
+
+def _claims(document: ClusterClaims, look: Look) -> Sheet:
+    headers = (
+        *(("NAMESPACE",) if look.namespaces else ()),
+        *("CLAIM", "STATE", "AGE", "POD", "NODE", "DEVICE"),
+        *(("CLASS", "ALLOCATED") if look.wide else ()),
+    )
+    rows = tuple(_claim(one, look) for one in document.claims)
+    return Sheet(headers, rows, (), "there is no claim that is asked about")
+
+
+def _claim(one: ClusterClaim, look: Look) -> Row:
+    devices = [
+        f"{device.driver}/{device.pool}/{device.name}" if look.wide else device.name
+        for device in one.devices
+    ]
+    ages = age(one.created_at, look.now) or UNKNOWN, age(one.allocated_at, look.now) or NONE
+    said = (
+        *((one.namespace,) if look.namespaces else ()),
+        *(one.name, one.state, _names(one.pods, look), _names(one.nodes, look)),
+        *(_names(devices, look), *((_names(one.device_classes, look),) if look.wide else ())),
+    )
+    place = 3 if look.namespaces else 2
+    cells = (*said[:place], ages[0], *said[place:], *((ages[1],) if look.wide else ()))
+    return Row((one.namespace, one.name), cells, said)
+
+
+def _free(document: FreeDevices, look: Look) -> Sheet:
+    headers = (
+        *("CLASS", "FREE", "MATCHING", "NODES", "LARGEST", "PRODUCTS"),
+        *(("PARTLY", "CLOSED", "EXTENDED-RESOURCE") if look.wide else ()),
+    )
+    rows = tuple(_plain_row((one.device_class,), _class(one, look)) for one in document.classes)
+    notes = tuple(note for one in document.classes for note in _class_notes(one))
+    return Sheet(headers, rows, notes, "there is no DeviceClass: no claim can ask for devices")
+
+
+def _class(one: FreeOfClass, look: Look) -> tuple[str, ...]:
+    nodes = _names(one.nodes, look) if look.wide else str(len(one.nodes))
+    products = [f"{two.product or UNKNOWN} x{two.free}" for two in one.products]
+    cells = (
+        *(one.device_class, str(one.free) if one.is_complete else UNKNOWN, str(one.matching)),
+        *(ALL if one.all_nodes else nodes, one.largest_memory or NONE, _names(products, look)),
+    )
+    if not look.wide:
+        return cells
+    more = str(one.partly_free), str(one.on_closed_nodes), one.extended_resource or NONE
+    return *cells, *more
+
+
+def _class_notes(one: FreeOfClass) -> Iterator[str]:
+    if one.on_closed_nodes:
+        are = "device is" if one.on_closed_nodes == 1 else "devices are"
+        yield f"class {one.device_class}: {one.on_closed_nodes} more {are} free, on nodes that are cordoned or not ready"
+    if one.problem:
+        yield f"class {one.device_class}: {one.problem}"
+
+
+def _usage(document: DeviceUsage, look: Look) -> Sheet:
+    headers = (
+        *(document.by.upper(), "CLAIMS", "DEVICES", "SHARES", "GIB", "DEVICE-HOURS"),
+        *(("UNPUBLISHED",) if look.wide else ()),
+    )
+    total = (document.total,) if len(document.rows) > 1 else ()
+    rows = [_used((one.name,), one, look) for one in document.rows]
+    rows += [_used(("", "total"), one, look) for one in total]
+    return Sheet(headers, tuple(rows), tuple(_usage_notes(document.total)), "no claim has devices")
+
+
+def _used(key: tuple[str, ...], one: UsageRow, look: Look) -> Row:
+    said = (
+        *(one.name or UNKNOWN, str(one.claims), str(one.devices), str(one.shares)),
+        f"{one.memory_bytes / _GIB:.1f}",
+    )
+    more = (str(one.not_published),) if look.wide else ()
+    return Row(key, (*said, f"{one.device_hours:.1f}", *more), (*said, *more))
+
+
+def _usage_notes(total: UsageRow) -> Iterator[str]:
+    if total.since_creation:
+        yield "the server does not give the time of each allocation: device-hours count from the creation of the claim there"
+    if total.not_published:
+        yield f"{total.not_published} of the devices in use are in no slice now, so their memory is not counted"
+
+
+def _plain_row(key: tuple[str, ...], cells: tuple[str, ...]) -> Row:
+    return Row(key, cells, cells)
+
+
+def _names(names: Sequence[str], look: Look, *, shown: int = _SHOWN) -> str:
+    """Return the names with commas between; only the first ones unless the look is wide."""
+    if not names:
+        return NONE
+    if look.wide or len(names) <= shown:
+        return ",".join(names)
+    return f"{','.join(names[:shown])},{CUT} ({len(names)})"
+
+
+def _pairs(values: dict[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in values.items()) or NONE

@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kubectl dra devices`, `claims`, `free` and `usage`: what is printed, and what the exit code says."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from dra_driver.cli.limits import TookTooLong
+from dra_driver.cli.main import kubectl
+from dra_driver.overview.devices import ClusterDevices
+from dra_driver.testing.fake_api import FakeApi, refusal
+from tests.support.fleet_api import device_slice, gpu, small_cluster, write_record
+
+Command = Callable[..., int]
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cluster") / "record.json"
+    write_record(path)
+    return path
+
+
+@pytest.fixture
+def dra(record: Path) -> Command:
+    return lambda *words: kubectl([*words, "--from", str(record)])
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with small_cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def live(tmp_path: Path, api: FakeApi) -> Command:
+    path = tmp_path / "config"
+    api.kubeconfig(path)
+    return lambda *words: kubectl([*words, "--kubeconfig", str(path)])
+
+
+DEVICES = """\
+NODE   DRIVER            DEVICE   PRODUCT        MEMORY   HEALTH      TAINTS                              HOLDER                    FREE
+n1     gpu.example.com   gpu-0    Example H100   80Gi     ok          <none>                              <none>                    free
+n1     gpu.example.com   gpu-1    Example H100   80Gi     ok          <none>                              team/train                in use
+n1     gpu.example.com   gpu-2    Example H100   80Gi     unhealthy   gpu.example.com/xid=79:NoSchedule   <none>                    tainted
+n2     gpu.example.com   gpu-0    Example H100   80Gi     ok          <none>                              team/chat,team/notebook   20Gi of 80Gi
+n2     nic.example.com   eth0     <none>         <none>   ok          <none>                              <none>                    free
+"""
+
+
+def test_devices_of_a_record_and_of_a_cluster(dra: Command, live: Command, capsys: Printed) -> None:
+    for run in (dra, live):
+        assert run("devices") == 0
+        said = capsys.readouterr()
+        assert (said.out, said.err) == (DEVICES, "")
+
+
+def test_all_attributes(dra: Command, capsys: Printed) -> None:
+    assert dra("devices", "-o", "wide", "--driver", "nic.example.com") == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[-4:] == ["FREE", "POOL", "CAPACITY", "ATTRIBUTES"]
+    assert row.split()[-4:] == ["free", "n2", "<none>", "mac=00:00:5e:00:53:01"]
+    assert dra("devices", "-o", "wide", "--node", "n1", "--no-headers") == 0
+    out = capsys.readouterr().out
+    assert "unhealthy (gpu.example.com/xid=79)   gpu" in out
+    assert out.count("\n") == 3
+    assert "memory=80Gi   index=0,productName=Example H100\n" in out
+
+
+def test_only_devices_that_a_namespace_has(dra: Command, capsys: Printed) -> None:
+    assert dra("devices", "-n", "team", "--no-headers") == 0
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["gpu-1", "gpu-0"]
+
+
+CLAIMS = """\
+CLAIM      STATE       AGE    POD         NODE     DEVICE
+chat       allocated   150m   <none>      n2       gpu-0
+next       pending     45m    <none>      <none>   <none>
+notebook   allocated   150m   <none>      n2       gpu-0
+train      in use      150m   trainer-0   n1       gpu-1
+"""
+ALL_CLAIMS = """\
+NAMESPACE   CLAIM      STATE       AGE    POD         NODE     DEVICE                     CLASS   ALLOCATED
+team        chat       allocated   150m   <none>      n2       gpu.example.com/n2/gpu-0   gpu     120m
+team        next       pending     45m    <none>      <none>   <none>                     gpu     <none>
+team        notebook   allocated   150m   <none>      n2       gpu.example.com/n2/gpu-0   gpu     120m
+team        train      in use      150m   trainer-0   n1       gpu.example.com/n1/gpu-1   gpu     120m
+"""
+
+
+def test_claims(dra: Command, capsys: Printed) -> None:
+    assert dra("claims", "-n", "team") == 0
+    assert capsys.readouterr().out == CLAIMS
+    assert dra("claims") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "dra-driver: there is no claim that is asked about\n")
+
+
+def test_claims_of_all_namespaces(dra: Command, capsys: Printed) -> None:
+    assert dra("claims", "-A", "-o", "wide") == 0
+    assert capsys.readouterr().out == ALL_CLAIMS
+
+
+FREE = """\
+CLASS   FREE   MATCHING   NODES   LARGEST   PRODUCTS
+gpu     2      4          2       80Gi      Example H100 x2
+nic     1      1          1       <none>    <unknown> x1
+"""
+
+
+def test_what_is_free(dra: Command, capsys: Printed) -> None:
+    assert dra("free") == 0
+    assert capsys.readouterr().out == FREE
+    assert dra("free", "gpu", "-o", "wide", "--no-headers") == 0
+    cells = capsys.readouterr().out.split("   ")
+    assert [cell.strip() for cell in cells if cell.strip()] == [
+        *("gpu", "2", "4", "n1,n2", "80Gi", "Example H100 x2", "1", "0", "<none>")
+    ]
+
+
+def test_notes_about_classes(live: Command, api: FakeApi, capsys: Printed) -> None:
+    api.put("nodes", {"metadata": {"name": "n2"}, "spec": {"unschedulable": True}})
+    wrong = {"selectors": [{"cel": {"expression": "device.nothing == 'x'"}}]}
+    api.put("deviceclasses", {"metadata": {"name": "wrong"}, "spec": wrong})
+    assert live("free") == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == [
+        "dra-driver: class gpu: 1 more device is free, on nodes that are cordoned or not ready",
+        "dra-driver: class nic: 1 more device is free, on nodes that are cordoned or not ready",
+    ]
+    assert said[2].startswith("dra-driver: class wrong: class wrong selector #0")
+
+
+USAGE = """\
+NODE    CLAIMS   DEVICES   SHARES   GIB     DEVICE-HOURS
+n1      1        1         0        80.0    2.0
+n2      2        0         2        60.0    1.5
+total   3        1         2        140.0   3.5
+"""
+
+
+def test_usage(dra: Command, capsys: Printed) -> None:
+    assert dra("usage", "--by", "node") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (USAGE, "")
+    assert dra("usage", "-o", "wide", "--no-headers") == 0
+    assert capsys.readouterr().out.split() == ["team", "3", "1", "2", "140.0", "3.5", "0"]
+    assert dra("usage", "-l", "app=none") == 0
+    assert capsys.readouterr().err == "dra-driver: no claim has devices\n"
+
+
+def test_usage_without_the_time_of_allocations_or_the_devices(
+    live: Command, api: FakeApi, capsys: Printed
+) -> None:
+    claim = api.object("resourceclaims", "train", namespace="team")
+    del claim["status"]["allocation"]["allocationTimestamp"]
+    api.put("resourceclaims", claim, namespace="team")
+    api.remove("resourceslices", "n2-gpu.example.com")
+    assert live("usage") == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "dra-driver: the server does not give the time of each allocation: device-hours count from the creation of the claim there",
+        "dra-driver: 2 of the devices in use are in no slice now, so their memory is not counted",
+    ]
+
+
+def test_documents(dra: Command, capsys: Printed) -> None:
+    for command, kind in (
+        ("devices", "ClusterDevices"),
+        ("claims", "ClusterClaims"),
+        ("free", "FreeDevices"),
+        ("usage", "DeviceUsage"),
+    ):
+        assert dra(command, "-o", "json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["apiVersion"], found["kind"]) == ("gpu.dra-driver.dev/v1", kind)
+        assert dra(command, "-o", "yaml") == 0
+        again = yaml.safe_load(capsys.readouterr().out)
+        assert again.keys() == found.keys()
+    assert dra("devices", "-o", "json") == 0
+    whole = msgspec.json.decode(capsys.readouterr().out, type=ClusterDevices)
+    assert [one.free for one in whole.devices] == [
+        "free",
+        "in use",
+        "tainted",
+        "partly free",
+        "free",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["devices", "--node", "n9"], "there is no node n9; `kubectl get nodes` lists them"),
+        (["free", "gpux"], "there is no DeviceClass gpux; there are: gpu, nic"),
+        (
+            ["usage", "--driver", "x"],
+            "no driver x publishes ResourceSlices in this cluster; those that do: gpu.example.com, nic.example.com",
+        ),
+    ],
+)
+def test_what_the_cluster_does_not_have(
+    dra: Command, capsys: Printed, words: list[str], said: str
+) -> None:
+    assert dra(*words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_cluster(tmp_path: Path, capsys: Printed) -> None:
+    with FakeApi() as api:
+        api.kubeconfig(tmp_path / "config")
+        for words, said in (
+            (["devices", "--driver", "x"], "those that do: none at all"),
+            (["free", "x"], "there is no DeviceClass x; there are: none at all"),
+        ):
+            assert kubectl([*words, "--kubeconfig", str(tmp_path / "config")]) == 2
+            assert said in capsys.readouterr().err
+        assert kubectl(["devices", "--kubeconfig", str(tmp_path / "config")]) == 0
+        said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "dra-driver: no device is published that is asked about\n"
+
+
+def test_a_right_that_is_missing(live: Command, api: FakeApi, capsys: Printed) -> None:
+    api.faults.add(refusal(403), verb="list", resource="nodes")
+    assert live("devices", "--node", "n9") == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    api.faults.add(refusal(403), verb="list", resource="nodes")
+    assert live("devices") == 3
+    said = capsys.readouterr()
+    assert said.out == DEVICES
+    assert said.err == (
+        "dra-driver: not in the answer: the nodes of devices with a node selector; you may not list nodes. The ClusterRole …-explain "
+        "of the driver's chart gives this right (docs/kubectl-dra.md)\n"
+    )
+
+
+def test_the_claims_of_one_namespace_need_no_other_right(
+    live: Command, api: FakeApi, capsys: Printed
+) -> None:
+    api.faults.status(403, verb="list", resource="resourceclaims", times=1)
+    assert live("claims", "-n", "team", "--no-headers") == 0
+    assert capsys.readouterr().out.count("\n") == 4
+    api.faults.status(403, verb="list", resource="resourceclaims", times=2)
+    assert live("claims", "-n", "team") == 3
+    assert "The ClusterRole …-user of" in capsys.readouterr().err
+
+
+def test_an_object_that_cannot_be_read(live: Command, api: FakeApi, capsys: Printed) -> None:
+    broken = device_slice("n1", gpu("gpu-9"))
+    broken["metadata"]["name"] = "broken"
+    broken["spec"]["devices"] = "none"
+    api.put("resourceslices", broken)
+    assert live("devices") == 3
+    said = capsys.readouterr()
+    assert said.out == DEVICES
+    assert said.err.startswith(
+        "dra-driver: not in the answer: the devices; resourceslices broken could not be read: "
+    )
+
+
+def test_a_cluster_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert kubectl(["devices"]) == 2
+    assert "or --from with a file of `dra-driver record`" in capsys.readouterr().err
+    assert kubectl(["devices", "--from", str(tmp_path / "none")]) == 2
+    assert "cannot read the record" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-w"], "a record does not change"),
+        (["-l", "a b"], "is no label selector"),
+        (["--by", "color"], "invalid choice: 'color'"),
+    ],
+)
+def test_wrong_usage(dra: Command, capsys: Printed, words: list[str], said: str) -> None:
+    with pytest.raises(SystemExit) as left:
+        dra("usage", *words)
+    assert left.value.code == 64
+    said_all = capsys.readouterr().err
+    assert said_all.startswith("usage: kubectl dra usage ")
+    assert said in said_all
+
+
+def test_a_search_that_takes_too_long(
+    dra: Command, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    assert dra("free", "--timeout", "0") == 2
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1].split() == ["gpu", "<unknown>", "0", "0", "<none>", "<none>"]
+    assert "class gpu: could not tell (timeout): a selector took too long\n" in said.err
+
+    def hangs(*_: object, **__: object) -> None:
+        raise TookTooLong
+
+    monkeypatch.setattr("dra_driver.cli.overview.free_of", hangs)
+    assert dra("free", "--timeout", "5") == 2
+    assert "gave up after 5 s (--timeout): give more time" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_an_answer(
+    dra: Command, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dra_driver.cli.inputs.record", interrupted)
+    assert dra("devices") == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_text_of_others_is_escaped(live: Command, api: FakeApi, capsys: Printed) -> None:
+    evil = gpu("gpu-0")
+    evil["attributes"]["productName"] = {"string": "\x1b[2J"}
+    api.put("resourceslices", device_slice("n2", evil))
+    assert live("devices") == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_colored"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_colours_only_on_a_terminal_that_has_them(
+    dra: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Printed,
+    environment: dict[str, str],
+    is_colored: bool,
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert dra("devices") == 0
+    out = capsys.readouterr().out
+    assert ("\x1b[31munhealthy\x1b[0m" in out) is is_colored
+    plain = out
+    for code in ("\x1b[31m", "\x1b[32m", "\x1b[0m"):
+        plain = plain.replace(code, "")
+    assert plain == DEVICES
+
+
+def test_why_is_explain(record: Path, capsys: Printed) -> None:
+    said = []
+    for command in ("why", "explain"):
+        assert kubectl([command, "claim/next", "-n", "team", "--from", str(record)]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert said[0].startswith("claim team/next: devices fit\n")

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kubectl dra … --watch`: which rows are printed when something has changed, and when it ends."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from dra_driver.cli.main import KUBECTL, KUBECTL_COMMANDS, kubectl, parser
+from dra_driver.cli.overview import Asked, follow, watched
+from dra_driver.explain.subject.labels import EVERYTHING
+from dra_driver.testing.fake_api import FakeApi, refusal
+from tests.support.fleet_api import TAINT, device_slice, gpu, held, small_cluster
+
+Printed = pytest.CaptureFixture[str]
+SECONDS = 60
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[FakeApi]:
+    with small_cluster() as found:
+        found.kubeconfig(tmp_path / "config")
+        yield found
+
+
+class Steps:
+    """Lets one change happen in each wait. When none is left, the user presses Ctrl-C."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.left = list(steps)
+        self.rests: list[float] = []
+
+    def __call__(self, asked: Asked) -> Self:
+        assert asked.served == ("v1",)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.left.clear()
+
+    def wait(self, *, rest: float) -> None:
+        self.rests.append(rest)
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left.pop(0)()
+
+
+def followed(tmp_path: Path, steps: Steps, *words: str, seconds: float = 0.0) -> int:
+    """Follow the answer; each reading takes so many seconds."""
+    top = parser(words[0], program=KUBECTL, commands=KUBECTL_COMMANDS)
+    chosen = top.parse_args([*words, "-w", "--kubeconfig", str(tmp_path / "config")])
+    times = iter(range(10_000))
+    asked = Asked(chosen, EVERYTHING, now=lambda: datetime.now(UTC))
+    return follow(asked, watch=steps, clock=lambda: next(times) * seconds)
+
+
+def test_only_rows_that_are_others_are_printed(
+    tmp_path: Path, api: FakeApi, capsys: Printed
+) -> None:
+    tainted = device_slice("n1", gpu("gpu-0"), gpu("gpu-1", taints=[TAINT]), gpu("gpu-2"))
+    steps = Steps(
+        lambda: api.put("namespaces", {"metadata": {"name": "other"}}),
+        lambda: api.put("resourceclaims", held("new", "gpu-0"), namespace="team"),
+        lambda: api.put("resourceslices", tainted),
+        lambda: api.remove("resourceslices", "n2-nic.example.com"),
+    )
+    assert followed(tmp_path, steps, "devices") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("NODE   DRIVER")
+    assert [line.split()[2] for line in shown[1:6]] == ["gpu-0", "gpu-1", "gpu-2", "gpu-0", "eth0"]
+    assert shown[6:] == [
+        "n1     gpu.example.com   gpu-0    Example H100   80Gi     ok          <none>                              team/new                  in use",
+        "n1     gpu.example.com   gpu-1    Example H100   80Gi     unhealthy   gpu.example.com/xid=79:NoSchedule   team/train                in use",
+        "n1     gpu.example.com   gpu-2    Example H100   80Gi     ok          <none>                              <none>                    free",
+        "nic.example.com/n2/eth0 is gone",
+    ]
+
+
+def test_ages_alone_are_no_change(tmp_path: Path, api: FakeApi, capsys: Printed) -> None:
+    times = iter(datetime(2030, 1, day, tzinfo=UTC) for day in range(1, 20))
+    top = parser("claims", program=KUBECTL, commands=KUBECTL_COMMANDS)
+    config = str(tmp_path / "config")
+    for words, rows in ((["claims", "-A"], 4), (["usage"], 1)):
+        top = parser(words[0], program=KUBECTL, commands=KUBECTL_COMMANDS)
+        chosen = top.parse_args([*words, "-w", "--no-headers", "--kubeconfig", config])
+        asked = Asked(chosen, EVERYTHING, now=lambda: next(times))
+        assert follow(asked, watch=Steps(lambda: None)) == 0
+        assert capsys.readouterr().out.count("\n") == rows
+
+
+def test_headers_come_with_the_first_rows(tmp_path: Path, api: FakeApi, capsys: Printed) -> None:
+    steps = Steps(lambda: api.put("resourceclaims", held("first", "gpu-0"), namespace="default"))
+    assert followed(tmp_path, steps, "claims") == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == ["CLAIM", "first"]
+    assert said.err == "dra-driver: there is no claim that is asked about\n"
+
+
+def test_documents_are_printed_when_they_are_others(
+    tmp_path: Path, api: FakeApi, capsys: Printed
+) -> None:
+    steps = Steps(lambda: None, lambda: api.remove("resourceslices", "n2-nic.example.com"))
+    assert followed(tmp_path, steps, "free", "-o", "json") == 0
+    out = capsys.readouterr().out
+    first, _, second = out.partition("}\n{")
+    assert json.loads(first + "}")["classes"][1]["free"] == 1
+    assert json.loads("{" + second)["classes"][1]["free"] == 0
+
+
+def test_a_reading_that_fails_later_is_told_once(
+    tmp_path: Path, api: FakeApi, capsys: Printed
+) -> None:
+    def fails() -> None:
+        api.faults.add(refusal(403), verb="get", resource="discovery")
+
+    steps = Steps(fails, fails, lambda: None)
+    assert followed(tmp_path, steps, "free") == 0
+    said = capsys.readouterr()
+    assert said.err.count("; trying again\n") == 1
+    assert said.out.count("\n") == 3
+
+
+def test_the_first_reading_must_succeed(tmp_path: Path, api: FakeApi, capsys: Printed) -> None:
+    api.faults.add(refusal(403), verb="get", resource="discovery")
+    assert kubectl(["free", "-w", "--kubeconfig", str(tmp_path / "config")]) == 2
+    assert "get /version" in capsys.readouterr().err
+
+
+def test_it_rests_longer_after_a_reading_that_took_long(tmp_path: Path, api: FakeApi) -> None:
+    slow, quick = Steps(), Steps()
+    followed(tmp_path, slow, "free", seconds=10.0)
+    followed(tmp_path, quick, "free")
+    assert (slow.rests, quick.rests) == ([40.0], [1.0])
+
+
+def test_a_record_is_not_watched() -> None:
+    top = parser("free", program=KUBECTL, commands=KUBECTL_COMMANDS)
+    asked = Asked(top.parse_args(["free", "--from", "file"]), EVERYTHING)
+    with pytest.raises(ValueError, match="a record does not change"):
+        watched(asked)
+
+
+def test_a_change_is_seen_by_the_watches(tmp_path: Path, api: FakeApi) -> None:
+    script = "import sys; from dra_driver.cli.main import kubectl; sys.exit(kubectl(sys.argv[1:]))"
+    words = ("claims", "-n", "team", "-w", "--no-headers", "--kubeconfig", str(tmp_path / "config"))
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first = [process.stdout.readline() for _ in range(4)]
+        api.put("resourceclaims", held("next", "gpu-0", pods=("p",)), namespace="team")
+        changed = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 0
+    assert [line.split()[:2] for line in first][1] == ["next", "pending"]
+    assert changed.split()[:3] == ["next", "in", "use"]

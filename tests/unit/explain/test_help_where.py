@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would help, and where: only on nodes that take the pod, and there where the least has to end."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.explain.outcome import Report
+from dra_driver.explain.remedy import fix
+from dra_driver.explain.report import ManifestSubject, NewNode, PodSubject, explain
+from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.policy import PodDisruptionBudget
+from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.cluster import ClusterState
+from tests.e2e import fleet as words
+from tests.e2e.fleet import GPU, HOME, device, devices, request, resource_slice
+from tests.unit.explain.clusters import holder, state
+
+TIME = "2026-11-20T10:00:00Z"
+OTHER, THIRD = "n2", "n3"
+GONE = {"deletionTimestamp": TIME}
+
+
+def of(name: str, device_: str, pool: str = HOME, pods: tuple[str, ...] = ("",)) -> dict[str, Any]:
+    """A claim that has a device of a node, used by the pod of its name or by these."""
+    made = holder(device_, name, pool=pool)
+    users = [pod or f"p-{name}" for pod in pods]
+    made["status"]["reservedFor"] = [{"resource": "pods", "name": p, "uid": p} for p in users]
+    return made
+
+
+def pods(cluster: ClusterState, **metadata: dict[str, Any]) -> ClusterState:
+    """The cluster with these pods of the namespace; `status` and `metadata` are given together."""
+    made = [
+        {"metadata": {"name": name, "namespace": "ns", **more.pop("metadata", {})}, **more}
+        for name, more in metadata.items()
+    ]
+    return msgspec.structs.replace(cluster, pods=tuple(msgspec.convert(made, list[Pod])))
+
+
+def asking(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> Report:
+    spec = more.pop("spec", None)
+    documents = [words.claim(*requests, **more)]
+    if spec is not None:
+        documents.append(words.pod(**spec))
+    return explain(cluster, ManifestSubject(tuple(documents), "ns", "f.yaml"))
+
+
+def helps(report: Report) -> list[tuple[str, str, str]]:
+    return [(one.kind, one.what, one.on) for one in report.changes]
+
+
+def two_nodes(count: int = 1, *claims: dict[str, Any], **other: Any) -> ClusterState:
+    return state(
+        words.node(OTHER, labels={"zone": "b"}, **other),
+        resource_slice(devices(count)),
+        resource_slice(devices(count), pool=OTHER),
+        *claims,
+    )
+
+
+IN_B = {"nodeSelector": {"zone": "b"}}
+
+
+def test_only_what_is_on_a_node_that_takes_the_pod_is_ended() -> None:
+    cluster = two_nodes(1, of("a", "gpu-0"), of("b", "gpu-0", OTHER))
+    assert helps(asking(cluster, spec=IN_B)) == [("end", "end claim ns/b, used by ns/p-b", OTHER)]
+    assert helps(asking(cluster, spec={}))[0] == ("end", "end claim ns/a, used by ns/p-a", HOME)
+
+
+def test_nobody_is_told_to_ask_for_what_only_another_node_has() -> None:
+    cluster = state(
+        words.node(OTHER, labels={"zone": "b"}),
+        resource_slice(devices(3)),
+        resource_slice(devices(1), pool=OTHER),
+    )
+    [change] = helps(asking(cluster, request(count=4), spec=IN_B))
+    assert change == ("ask for less", "request gpu of claim ns/mine: ask for 1 instead of 4", OTHER)
+
+
+def test_devices_that_are_free_where_the_pod_may_not_be_do_not_end_the_search() -> None:
+    cluster = two_nodes(1, of("b", "gpu-0", OTHER))
+    report = asking(cluster, spec=IN_B)
+    assert report.outcome == "devices fit, something else is in the way"
+    assert helps(report) == [("end", "end claim ns/b, used by ns/p-b", OTHER)]
+
+
+def test_if_no_node_takes_the_pod_and_the_devices_fit_nothing_is_tried() -> None:
+    report = asking(two_nodes(), spec={"nodeSelector": {"zone": "c"}})
+    assert (report.outcome, report.changes) == ("devices fit, something else is in the way", ())
+
+
+def test_if_no_node_takes_the_pod_every_node_counts() -> None:
+    cluster = two_nodes(1, of("a", "gpu-0"), of("b", "gpu-0", OTHER))
+    [change] = helps(asking(cluster, spec={"nodeSelector": {"zone": "c"}}))
+    assert change == ("end", "end claim ns/a, used by ns/p-a", HOME)
+
+
+def test_of_nodes_with_the_same_devices_that_one_is_named_on_which_less_has_to_end() -> None:
+    claims = [of(f"a{n}", f"gpu-{n}") for n in range(2)]
+    big = of("big", "gpu-0", OTHER)
+    results = big["status"]["allocation"]["devices"]["results"]
+    results.append({**results[0], "device": "gpu-1"})
+    report = asking(two_nodes(2, *claims, big), request(count=2))
+    assert helps(report) == [("end", "end claim ns/big, used by ns/p-big", OTHER)]
+
+
+def test_of_nodes_with_the_same_devices_that_one_is_waited_for_which_is_freeing_itself() -> None:
+    claims = [of(f"{pool}{n}", f"gpu-{n}", pool) for pool in (HOME, OTHER) for n in range(2)]
+    ending = {f"p-{OTHER}{n}": {"metadata": dict(GONE)} for n in range(2)}
+    report = asking(pods(two_nodes(2, *claims), **ending), request(count=2))
+    assert [(kind, on) for kind, _, on in helps(report)] == [("wait", OTHER), ("end", HOME)]
+
+
+def test_of_devices_that_must_go_together_only_those_claims_end_that_are_in_the_way() -> None:
+    listed = [device(f"gpu-{n}", numa=n // 4) for n in range(8)]
+    claims = [of(f"h{n}", f"gpu-{n}") for n in (0, 1, 2, 4, 5)]
+    together = [{"matchAttribute": f"{GPU}/numa"}]
+    wanted = (request("a", count=2), request("b"))
+    report = asking(state(resource_slice(listed), *claims), *wanted, constraints=together)
+    found = helps(report)
+    assert [(kind, on) for kind, _, on in found] == [("end", HOME), ("edit", HOME)]
+    assert found[0][1] in {f"end claim ns/h{n}, used by ns/p-h{n}" for n in (4, 5)}
+
+
+def test_a_pod_that_may_be_evicted_ends_before_one_that_a_budget_protects() -> None:
+    cluster = pods(
+        two_nodes(1, of("a", "gpu-0"), of("b", "gpu-0", OTHER)),
+        **{"p-a": {"metadata": {"labels": {"app": "x"}}}, "p-b": {}},
+    )
+    budget = {
+        "metadata": {"name": "pdb", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    protected = msgspec.structs.replace(
+        cluster, pod_disruption_budgets=(msgspec.convert(budget, PodDisruptionBudget),)
+    )
+    assert helps(asking(cluster))[0][2] == HOME
+    assert helps(asking(protected))[0][1:] == ("end claim ns/b, used by ns/p-b", OTHER)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_is_over_uses_no_claim(phase: str) -> None:
+    cluster = state(resource_slice(devices(1)), of("h", "gpu-0"))
+    over = pods(cluster, **{"p-h": {"status": {"phase": phase}}})
+    assert helps(asking(cluster))[0][1] == "end claim ns/h, used by ns/p-h"
+    assert helps(asking(over))[0][1] == "end claim ns/h"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"status": {"phase": "Failed"}}, "its phase is Failed"),
+        ({"metadata": dict(GONE)}, f"it is being deleted since {TIME}"),
+    ],
+)
+def test_a_pod_that_the_scheduler_does_not_place_any_more_is_told_so(
+    more: dict[str, Any], why: str
+) -> None:
+    wanted = words.claim()
+    wanted["metadata"]["namespace"] = "ns"
+    spec = words.pod()["spec"]
+    cluster = pods(state(resource_slice(devices(1)), wanted), p={"spec": spec, **more})
+    report = explain(cluster, PodSubject("ns", "p"))
+    assert report.outcome == "devices fit, something else is in the way"
+    [told] = [one for one in report.verdicts if str(one).startswith("the scheduler does not place")]
+    assert str(told) == f"the scheduler does not place this pod any more: {why}"
+    assert fix(told).startswith("create the pod anew")
+    alive = pods(state(resource_slice(devices(1)), wanted), p={"spec": spec})
+    assert explain(alive, PodSubject("ns", "p")).outcome == "devices fit"
+
+
+def new_node(driver: str = GPU) -> NewNode:
+    published = resource_slice(devices(2), driver=driver, pool="new")
+    return NewNode(
+        "big", Node(metadata=ObjectMeta(name="new")), (msgspec.convert(published, ResourceSlice),)
+    )
+
+
+def test_for_several_pods_an_added_node_is_told_with_how_many_fit_then() -> None:
+    pod = words.pod(of={"resourceClaimTemplateName": words.MINE})["spec"]
+    labels = {"app": "train"}
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "train"},
+        "spec": {
+            "replicas": 4,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    documents = (words.template(), workload)
+    subject = ManifestSubject(documents, "ns", "f.yaml")
+    report = explain(state(resource_slice(devices(2))), subject, added=new_node())
+    assert [one.what for one in report.changes] == [
+        "add a node like big: at least 3 pods fit then",
+        "deployment ns/train: 2 pods instead of 4",
+    ]
+
+
+def test_a_node_of_a_driver_that_nothing_here_has_is_told_to_be_one() -> None:
+    cluster = state(resource_slice(devices(1)))
+    subject = ManifestSubject((words.claim(request(count=2)),), "ns", "f.yaml")
+    assert explain(cluster, subject, added=new_node("other.example.com")).no_help == (
+        "a node like big would not help: its devices are of the driver other.example.com, which has none here (PROFILE:DRIVER "
+        "names another)"
+    )
