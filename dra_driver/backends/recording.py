@@ -18,7 +18,7 @@ from uuid import NAMESPACE_OID, uuid5
 import msgspec
 
 from dra_driver.errors import Permanent
-from dra_driver.model.names import DOCUMENT_VERSION, HARDWARE_SNAPSHOT_KIND
+from dra_driver.model.names import DOCUMENT_VERSION, HARDWARE_SNAPSHOT_KIND, NODE_BUNDLE_KIND
 
 LARGEST_BYTES = 64 * 1024 * 1024
 _UUID = re.compile(
@@ -40,8 +40,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     facts: Any
 
 
+class _Bundle(msgspec.Struct):
+    """The part of a file of `dra-driver doctor --bundle` that is a snapshot."""
+
+    kind: str = ""
+    snapshot: msgspec.Raw = msgspec.Raw(b"null")
+
+
 def decode(content: bytes, name: str) -> Snapshot:
-    """Read a snapshot. Raises Permanent, which names the place that is wrong."""
+    """Read a snapshot, also out of a bundle. Raises Permanent, which names the place that is wrong."""
+    content = _inner(content, name)
     try:
         found = msgspec.json.decode(content, type=Snapshot)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -57,6 +65,23 @@ def decode(content: bytes, name: str) -> Snapshot:
             f"{DOCUMENT_VERSION}; give a file of `dra-driver snapshot`"
         )
     return found
+
+
+def _inner(content: bytes, name: str) -> bytes:
+    """Return the snapshot in a bundle; anything else as it is."""
+    try:
+        whole = msgspec.json.decode(content, type=_Bundle)
+    except (msgspec.MsgspecError, RecursionError):
+        return content
+    if whole.kind != NODE_BUNDLE_KIND:
+        return content
+    inner = bytes(whole.snapshot)
+    if inner == b"null":
+        raise Permanent(
+            f"cannot read the snapshot {name}: this bundle has none, and `leftOut` in it says why; ask for a file of "
+            "`dra-driver snapshot` from the node"
+        )
+    return inner
 
 
 def encode(snapshot: Snapshot) -> bytes:
@@ -117,15 +142,20 @@ def named(name: str) -> Snapshot:
     return decode(file.read_bytes(), file.name)
 
 
-def redacted(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with a number in the place of each UUID and each serial number."""
+def redacted(snapshot: Snapshot, *, uuids: Callable[[str], str] | None = None) -> Snapshot:
+    """Return the snapshot with a number in the place of each UUID and each serial number. `uuids` is what `numbered_uuids` returned."""
     serials: dict[str, str] = {}
 
     def number(text: str) -> str:
         return serials.setdefault(text, f"{len(serials) + 1:013}")
 
-    facts = _mapped(snapshot.facts, _with_uuids(_numbered), number)
+    facts = _mapped(snapshot.facts, uuids or numbered_uuids(), number)
     return msgspec.structs.replace(snapshot, facts=facts, redacted=True)
+
+
+def numbered_uuids() -> Callable[[str], str]:
+    """Return a function that replaces the UUIDs in texts, the same always by the same."""
+    return _with_uuids(_numbered)
 
 
 def renamed(facts: Any, new: Callable[[str, int], str]) -> Any:

@@ -34,6 +34,8 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
         case "devices":
             add_settings(parser)
             add_output(parser, lines="one line of JSON for each device")
+        case "doctor":
+            _add_doctor(parser)
         case "snapshot":
             add_settings(parser)
             _add_file(parser)
@@ -111,6 +113,56 @@ def _add_flags(parser: argparse.ArgumentParser, flags: Mapping[str, str]) -> Non
 def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the file to write; - for standard output")
     parser.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
+
+
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"{parser.epilog}. docs/troubleshooting.md explains each finding"
+    add_settings(parser)
+    parser.add_argument(
+        "--root",
+        type=_absolute,
+        default=None,
+        metavar="FOLDER",
+        help="where the node's / is mounted; all paths of the node are looked for below it (default: /). In a container only what is "
+        "mounted is looked at without it",
+    )
+    parser.add_argument(
+        "--node",
+        default="",
+        metavar="NAME",
+        help="do not look at this machine; say what the API server shows of this node",
+    )
+    parser.add_argument(
+        "--context", default="", help="context of the kubeconfig (default: its current context)"
+    )
+    parser.add_argument(
+        "--service-account",
+        default="",
+        metavar="NAMESPACE/NAME",
+        help="the driver's service account, to look at its rights from outside",
+    )
+    parser.add_argument(
+        "--bundle",
+        default="",
+        metavar="FILE",
+        help="write everything that was found to one file for a bug report, without secrets; `explain --from` and `--backend recorded` read it",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite the file of --bundle")
+    parser.add_argument(
+        "--log",
+        default="",
+        metavar="FILE",
+        help="the driver's log (kubectl logs): the bundle gets times and names of its events, and nothing else of it",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="show also what is fine")
+    add_output(parser, lines="one line of JSON for each finding")
+
+
+def _absolute(text: str) -> str:
+    """Parse the value of --root. Raises the error that argparse shows."""
+    if not text.startswith("/"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no absolute path; give for example /host")
+    return text
 
 
 def _add_hardware(parser: argparse.ArgumentParser) -> None:

@@ -5,15 +5,20 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from types import FrameType
+from typing import TypeVar
 
 LEAST_SECONDS = 0.001
 # If something swallows TookTooLong and does not tell `_Timer`, the signal comes again each second.
 AGAIN_SECONDS = 1.0
 _PAGE = resource.getpagesize()
+
+T = TypeVar("T")
 
 
 class TookTooLong(BaseException):
@@ -21,6 +26,29 @@ class TookTooLong(BaseException):
 
     This class is no Exception, because the interrupted code may catch every Exception, and would treat this one as its own error.
     """
+
+
+def in_time(work: Callable[[], T], seconds: float) -> T:
+    """Return what the work returns, or raise what it raises; raise TimeoutError if it is not done in time.
+
+    Work that hangs in the kernel cannot be interrupted: it goes on in a thread that is left behind, and ends with the process.
+    """
+    answers: SimpleQueue[tuple[T, ...] | Exception] = SimpleQueue()
+
+    def answer() -> None:
+        try:
+            answers.put((work(),))
+        except Exception as error:  # noqa: BLE001  it is raised in the caller's thread
+            answers.put(error)
+
+    Thread(target=answer, daemon=True).start()
+    try:
+        found = answers.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"no answer in {seconds:g} s") from None
+    if isinstance(found, Exception):
+        raise found
+    return found[0]
 
 
 @contextmanager

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "serve the kubelet and publish this node's devices",
     "devices": "show the devices of this node as the driver would publish them",
+    "doctor": "say what is wrong on this node, what it means, and which command mends it",
     "explain": "say why a pod or claim gets no devices, or which devices it gets",
     "check": "say what is wrong with manifests: limits, selectors, names, references, older forms; correct them",
     "convert": "turn pods that ask a device plugin for GPUs into pods with claims",
@@ -41,6 +42,7 @@ KUBECTL_COMMANDS = {
     "claims": "list the claims: who uses them, on which node, and with which devices; and those that still wait",
     "free": "say what a new claim of one device could get now, for each DeviceClass",
     "usage": "add up devices, memory and device-hours, by namespace, class, node, product or driver",
+    "doctor": COMMANDS["doctor"],
     "why": COMMANDS["explain"],
     "explain": COMMANDS["explain"],
     "check": COMMANDS["check"],

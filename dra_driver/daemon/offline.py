@@ -214,6 +214,23 @@ def _used(cgroups: PodCgroups, row: PreparedClaim, boot_id: str) -> tuple[str, b
     return still_used(known, presence, boot_id=boot_id), bool(row.owned)
 
 
+def node_files(settings: Settings) -> NodeFiles:
+    """Return the files of this driver on this node."""
+    driver = settings.node.driver
+    return NodeFiles(
+        driver=driver,
+        cdi_kind=NodePlace(driver, PoolName(settings.node.name)).cdi_kind,
+        state_file=settings.state_dir / STATE_FILE,
+        lock_dir=settings.state_dir / LOCK_DIRECTORY,
+        peer_dir=settings.state_dir / PEER_DIRECTORY,
+        cdi_dir=settings.cdi_dir,
+        metadata_dir=metadata_directory(settings),
+        plugin_dir=settings.kubelet.plugin_dir(driver),
+        registry_dir=settings.kubelet.registry_dir,
+        features_dir=settings.about_node.features_dir,
+    )
+
+
 @contextmanager
 def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupParts]:
     """Make the files and clients that `dra-driver cleanup` uses. The API client is made only when it is first used."""
@@ -227,18 +244,7 @@ def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupP
         )
         return opened.enter_context(closing(client))
 
-    files = NodeFiles(
-        driver=place.driver,
-        cdi_kind=place.cdi_kind,
-        state_file=settings.state_dir / STATE_FILE,
-        lock_dir=settings.state_dir / LOCK_DIRECTORY,
-        peer_dir=settings.state_dir / PEER_DIRECTORY,
-        cdi_dir=settings.cdi_dir,
-        metadata_dir=metadata_directory(settings),
-        plugin_dir=settings.kubelet.plugin_dir(place.driver),
-        registry_dir=settings.kubelet.registry_dir,
-        features_dir=settings.about_node.features_dir,
-    )
+    files = node_files(settings)
     # `PodResources` needs the kubelet's version to interpret an answer without claims. Cleanup only uses the claims that an
     # answer names, so it passes a function that returns "".
     held = PodResources(settings.kubelet.pod_resources_socket, kubelet_version=str)

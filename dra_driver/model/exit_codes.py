@@ -31,6 +31,12 @@ COMMANDS = {
         INTERRUPTED: "a second signal ended it at once, without tidying up",
     },
     "devices": {DONE: "shown", NOT_DONE: "the devices or the state file could not be read"},
+    "doctor": {
+        DONE: "nothing is wrong",
+        NOT_DONE: "a problem was found, or the bundle could not be written",
+        COULD_NOT_TELL: "could not look at anything",
+        WITH_RESERVATION: "no problem, but a warning, or something that could not be looked at",
+    },
     "explain": {
         DONE: "it fits, or no pod waits for devices",
         NOT_DONE: "the devices do not fit",
@@ -92,6 +98,7 @@ _LISTS = {
 }
 KUBECTL = {
     **dict.fromkeys(("devices", "claims", "free", "usage"), _LISTS),
+    "doctor": COMMANDS["doctor"],
     "why": COMMANDS["explain"],
     "explain": COMMANDS["explain"],
     "check": COMMANDS["check"],

@@ -26,6 +26,8 @@ FREE_DEVICES_KIND = "FreeDevices"
 HARDWARE_SNAPSHOT_KIND = "HardwareSnapshot"
 MIGRATION_KIND = "Migration"
 NODE_DEVICES_KIND = "NodeDevices"
+NODE_BUNDLE_KIND = "NodeBundle"
+NODE_DIAGNOSIS_KIND = "NodeDiagnosis"
 
 VANISHED_TAINT = f"{DOMAIN}/vanished"
 VANISHED_REASON = "not-found-on-node"

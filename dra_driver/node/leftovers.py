@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,10 +135,21 @@ class NodeFiles:
         finally:
             os.close(handle)
 
+    def registrations(self) -> Mapping[Path, str]:
+        """Return the registration sockets of this driver, and who listens on each; "" if nobody does. Raises DriverError."""
+        return {path: _listener(path) for path in self._registrations()}
+
+    def set_aside(self) -> tuple[str, ...]:
+        """Return the damaged state files that were set aside. Raises DriverError."""
+        name = re.escape(self.state_file.name)
+        return tuple(map(str, _matching(self.state_file.parent, rf"{name}\.damaged-\d+")))
+
+    def _registrations(self) -> list[Path]:
+        return _matching(self.registry_dir, rf"{re.escape(self.driver)}(?:-{_POD})?-reg\.sock")
+
     def _sockets(self) -> list[Path]:
-        registration = rf"{re.escape(self.driver)}(?:-{_POD})?-reg\.sock"
         return [
-            *_matching(self.registry_dir, registration),
+            *self._registrations(),
             *_matching(self.plugin_dir, rf"dra(?:-{_POD})?\.sock|{_BOUND_SOCKET}"),
         ]
 

@@ -33,9 +33,14 @@ def patch_command(node: str, resource: str, fields: Iterable[str]) -> str:
     """
     if not re.fullmatch(RESOURCE_PATTERN, resource):
         return ""
-    key = resource.replace("/", "~1")
-    patch = [{"op": "remove", "path": f"/status/{field}/{key}"} for field in fields]
-    return f"kubectl patch node {shlex.quote(node)} --subresource=status --type=json -p {shlex.quote(json.dumps(patch))}"
+    patch = shlex.quote(patch_of(resource, fields))
+    return f"kubectl patch node {shlex.quote(node)} --subresource=status --type=json -p {patch}"
+
+
+def patch_of(resource: str, fields: Iterable[str]) -> str:
+    """Return the JSON patch that removes a resource from these fields of the node's status."""
+    key = resource.replace("~", "~0").replace("/", "~1")
+    return json.dumps([{"op": "remove", "path": f"/status/{field}/{key}"} for field in fields])
 
 
 def _is_some(amount: object) -> bool:

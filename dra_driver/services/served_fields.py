@@ -26,7 +26,7 @@ AGAIN_SECONDS = 600.0
 _LAST_SLICE = (
     0xFF  # the admission policy of the chart allows no higher number; no node has so many slices
 )
-_DROPPED = "the API server drops it: the gate is off, or this release does not have it"
+DROPPED = "the API server drops it: the gate is off, or this release does not have it"
 
 
 class ServedFields:
@@ -66,7 +66,7 @@ class ServedFields:
         """The server dropped the fields of these gates from a slice that was written."""
         for gate in gates - self._off.keys():
             self._on.discard(gate)
-            self._off[gate] = _DROPPED
+            self._off[gate] = DROPPED
             self._news = True
 
     def seconds_left(self) -> float:
@@ -103,7 +103,7 @@ class ServedFields:
             return f"a slice {name} exists, so a dry run with it is not possible; delete it"
         except Permanent as error:
             return f"the API server refuses it in a dry run: {error}"
-        return "" if feature.is_in(content_of(stored)) else _DROPPED
+        return "" if feature.is_in(content_of(stored)) else DROPPED
 
 
 def minor_of(version: str) -> int | None:

@@ -58,6 +58,7 @@ OURS = (
         "image",
         "kind",
         "nodes",
+        "troubleshooting",
         "faults",
         "tested",
         "conformance",

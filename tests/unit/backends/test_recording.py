@@ -38,6 +38,22 @@ def test_a_newer_release_may_have_added_fields():
     assert decode(content % DOCUMENT_VERSION.encode(), "f") == Snapshot(backend="b", facts={})
 
 
+def test_the_snapshot_of_a_bundle_is_read():
+    snapshot = Snapshot(backend="nvidia", facts=FACTS)
+    bundle = {"kind": "NodeBundle", "cluster": {}, "snapshot": msgspec.to_builtins(snapshot)}
+    assert decode(msgspec.json.encode(bundle), "f") == snapshot
+    for empty in ({"kind": "NodeBundle", "snapshot": None}, {"kind": "NodeBundle"}):
+        with pytest.raises(Permanent, match="this bundle has none, and `leftOut` in it says why"):
+            decode(msgspec.json.encode(empty), "f")
+
+
+def test_uuids_are_the_same_in_a_snapshot_and_in_a_text():
+    uuids = recording.numbered_uuids()
+    before = uuids(f"GPU-{OTHER} is held")
+    found = recording.redacted(Snapshot(backend="nvidia", facts=FACTS), uuids=uuids)
+    assert before == f"{found.facts['gpus'][1]['uuid']} is held"
+
+
 WHOLE = encode(Snapshot(backend="nvidia", facts=FACTS))
 
 

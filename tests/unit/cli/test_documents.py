@@ -95,6 +95,16 @@ def test_no_answer_is_a_document_too(
     assert_is(kind, json.loads(capsys.readouterr().out))
 
 
+def test_a_diagnosis_and_its_bundle_are_documents(
+    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bundle.json"
+    words = ("doctor", "--node", "n1", "--kubeconfig", kubeconfig, "-o", "json")
+    assert main([*words, "--bundle", str(file)]) == 1
+    assert_is("NodeDiagnosis", json.loads(capsys.readouterr().out))
+    assert_is("NodeBundle", json.loads(file.read_text()))
+
+
 def test_a_record_is_a_document(kubeconfig: str, tmp_path: Path) -> None:
     file = tmp_path / "cluster.json"
     assert main(["record", "--kubeconfig", kubeconfig, str(file)]) == 0

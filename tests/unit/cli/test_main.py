@@ -52,7 +52,7 @@ def test_wrong_usage_is_exit_code_64(capsys, arguments: list[str]) -> None:
     ("arguments", "usage", "said"),
     [
         (["explan", "pod/x"], "dra-driver [-h]", "no command 'explan'; did you mean explain?"),
-        (["fly"], "dra-driver [-h]", "no command 'fly'; there are run, devices, explain,"),
+        (["fly"], "dra-driver [-h]", "no command 'fly'; there are run, devices, doctor,"),
         (["explain", "--no-such"], "dra-driver explain [-h]", "arguments: --no-such\n"),
         (["record", "f", "more"], "dra-driver record [-h]", "arguments: more\n"),
         (["devices", "--jsn=1"], "dra-driver devices [-h]", "--jsn=1; did you mean --json?\n"),

@@ -229,6 +229,26 @@ def test_a_listening_socket_is_somebody_at_work_and_a_stale_one_is_not(
     assert files.at_work() == ()
 
 
+def test_registration_sockets_and_who_listens_on_each(files: NodeFiles, root: Path) -> None:
+    (root / "registry").mkdir(exist_ok=True)
+    (root / "registry" / "other-reg.sock").touch()
+    stale = root / "registry" / f"{DRIVER}-0badcafe-reg.sock"
+    stale.touch()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "registry" / f"{DRIVER}-reg.sock"))
+        listening.listen()
+        found = files.registrations()
+    assert found == {stale: "", root / "registry" / f"{DRIVER}-reg.sock": f"process {os.getpid()}"}
+
+
+def test_damaged_state_files_are_found_without_their_companions(files: NodeFiles) -> None:
+    folder = files.state_file.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("", ".damaged-7", ".damaged-7-wal", ".damaged-x"):
+        files.state_file.with_name(f"{files.state_file.name}{name}").touch()
+    assert files.set_aside() == (f"{files.state_file}.damaged-7",)
+
+
 def test_a_listener_that_accepts_nothing_is_somebody_at_work_and_hangs_nobody(
     files: NodeFiles, root: Path
 ) -> None:

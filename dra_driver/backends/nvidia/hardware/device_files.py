@@ -67,14 +67,20 @@ def device_files(host: Tree, devices: Tree, numbers: Mapping[str, int]) -> tuple
 
 def wrong_files(devices: Tree) -> Iterator[str]:
     """Yield a sentence for each path of a device file that is a directory."""
+    for path in directories(devices):
+        yield (
+            f"{path} is a directory, so the driver's library cannot use this device; a pod that mounts {path} with "
+            "type DirectoryOrCreate makes one: delete that pod, remove the directory (rmdir), and run nvidia-smi, "
+            "which makes the device file"
+        )
+
+
+def directories(devices: Tree) -> Iterator[str]:
+    """Yield each path of a device file that is a directory."""
     for path in _paths(devices):
         found = devices.stat(path)
         if found is not None and stat.S_ISDIR(found.st_mode):
-            yield (
-                f"{path} is a directory, so the driver's library cannot use this device; a pod that mounts {path} with "
-                "type DirectoryOrCreate makes one: delete that pod, remove the directory (rmdir), and run nvidia-smi, "
-                "which makes the device file"
-            )
+            yield path
 
 
 def _paths(devices: Tree) -> list[str]:

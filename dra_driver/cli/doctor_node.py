@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks of `dra-driver doctor` that look at this node: what each reads, and who judges it."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from dra_driver.backends.nvidia.host import examine
+from dra_driver.cli.checks import Check
+from dra_driver.config.settings import Settings
+from dra_driver.daemon.dependencies import STATE_FILE, pod_cgroups
+from dra_driver.daemon.host import Host, claims_of, kubelet_of, own_resources
+from dra_driver.daemon.offline import node_files
+from dra_driver.doctor import host as host_rules
+from dra_driver.doctor import kubelet as kubelet_rules
+from dra_driver.doctor import runtime
+from dra_driver.doctor.findings import Finding, unknown
+from dra_driver.kubelet.pod_resources import allocatable
+from dra_driver.model.host import KubeletOnHost
+from dra_driver.model.state import Unknown
+
+_IN_A_POD = "this process runs in a container and does not see the host's {path}"
+Look = Callable[[], Iterable[Finding]]
+
+
+def node_checks(
+    settings: Settings, root: Path, *, host_is_seen: bool, runtime_version: Callable[[], str]
+) -> Iterator[Check]:
+    """Yield the checks. Without `host_is_seen` this is a container that sees only what is mounted. `runtime_version` asks the API server; "" if unknown."""
+    host = Host(root)
+    here = host.settings(settings)
+
+    def of_host(name: str, path: str, look: Look) -> Check:
+        # In a container /etc, /proc and /run are those of the image.
+        hidden = lambda: [unknown(name, path, _IN_A_POD.format(path=path))]  # noqa: E731
+        return Check(name, path, look if host_is_seen else hidden)
+
+    driver_root = next(
+        (
+            str(one.options["driverRoot"])
+            for one in settings.backends
+            if "driverRoot" in one.options
+        ),
+        "",
+    )
+    yield of_host("gpu-driver", "/sys", lambda: host_rules.judge_driver(examine(root, driver_root)))
+    yield of_host(
+        "device-files", "/dev", lambda: host_rules.judge_device_files(examine(root, driver_root))
+    )
+    yield of_host(
+        "container-runtime",
+        "/etc",
+        lambda: runtime.judge(host.runtime(str(settings.cdi_dir), runtime_version())),
+    )
+    yield Check(
+        "cdi-files",
+        str(settings.cdi_dir),
+        lambda: host_rules.judge_cdi(host.cdi(str(settings.cdi_dir))),
+    )
+    yield of_host("imex", "/proc", lambda: host_rules.judge_imex(host.processes("nvidia-imex")))
+    yield from _kubelet_checks(settings, here, host)
+
+
+def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[Check]:
+    files = node_files(here)
+    kubelet = settings.kubelet
+    # Three checks need its answers. An error is not kept: each of them tells it.
+    ask = cache(lambda: _as_on_host(kubelet_of(here, files), host))
+    state = str(settings.state_dir / STATE_FILE)
+    socket = str(kubelet.pod_resources_socket)
+
+    def kubelet_look() -> Iterable[Finding]:
+        folders = (kubelet.plugins_dir, kubelet.registry_dir)
+        places = tuple(host.place(str(path)) for path in folders)
+        return kubelet_rules.judge_kubelet(ask(), places, host.kubelet_gates())
+
+    yield Check("kubelet", socket, kubelet_look)
+    yield Check(
+        "driver",
+        str(kubelet.registry_dir),
+        lambda: kubelet_rules.judge_driver(ask(), files.at_work()),
+    )
+    yield Check(
+        "device-plugins",
+        socket,
+        lambda: kubelet_rules.judge_plugins(ask(), own_resources(here)),
+    )
+    yield Check(
+        "state-file",
+        state,
+        lambda: kubelet_rules.judge_state(
+            state, claims_of(here), tuple(map(host.shown, files.set_aside()))
+        ),
+    )
+    yield Check("held-devices", state, lambda: kubelet_rules.judge_held(state, claims_of(here)))
+    yield Check(
+        "cgroups",
+        str(settings.cgroup_root),
+        lambda: kubelet_rules.judge_cgroups(str(settings.cgroup_root), pod_cgroups(here).blind()),
+    )
+    yield Check("disk", str(settings.state_dir), lambda: _disk(settings, host))
+
+
+def _as_on_host(found: KubeletOnHost, host: Host) -> KubeletOnHost:
+    """Return what was found with the paths of the host, with which its commands work."""
+    return replace(
+        found,
+        unanswered=host.shown(found.unanswered),
+        pod_resources=host.shown(found.pod_resources),
+        listening=tuple(map(host.shown, found.listening)),
+        deaf=tuple(map(host.shown, found.deaf)),
+        foreign=tuple(map(host.shown, found.foreign)),
+    )
+
+
+def _disk(settings: Settings, host: Host) -> Iterator[Finding]:
+    spaces = [
+        host.space(str(path))
+        for path in dict.fromkeys((settings.state_dir, settings.cdi_dir))
+        if host.outside(path).exists()
+    ]
+    if not spaces:
+        yield unknown(
+            "disk", str(settings.state_dir), "the folders of the driver are not there yet"
+        )
+    yield from host_rules.judge_disk(tuple(spaces))
+
+
+def served_resources(settings: Settings, root: Path) -> Collection[str] | None:
+    """Return the extended resources of device plugins that the kubelet knows; None if it does not answer."""
+    found = allocatable(Host(root).settings(settings).kubelet.pod_resources_socket)
+    return None if isinstance(found, Unknown) else found

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge the kubelet's side of the node, and what the driver itself has written there."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from dra_driver.doctor.findings import Finding, finding, fine, unknown
+from dra_driver.model.host import KubeletOnHost, Place, PlaceKind
+from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.planning.neighbours import vendor_of
+
+GATES = (
+    "DynamicResourceAllocation",
+    "KubeletPodResourcesDynamicResources",
+    "ResourceHealthStatus",
+)
+"""Feature gates of the kubelet that the driver needs for all that it does, if the release has them."""
+
+
+def judge_kubelet(
+    host: KubeletOnHost, folders: Sequence[Place], gates: Mapping[str, bool]
+) -> Iterator[Finding]:
+    """Yield what is found about the kubelet's folders, the gates that its configuration sets, and its pod-resources socket."""
+    for gate in GATES:
+        if gates.get(gate) is False:
+            yield finding("kubelet-gate-off", gate, "featureGates has it as false", gate=gate)
+    bad = [one for one in folders if one.kind is not PlaceKind.FOLDER]
+    for place in bad:
+        if place.kind is PlaceKind.UNREADABLE:
+            yield unknown("kubelet", place.path, place.why)
+        else:
+            yield finding(
+                "kubelet-folder-missing",
+                place.path,
+                f"{place.kind.value} is there",
+                path=place.path,
+            )
+    if host.resources is None:
+        path = host.pod_resources
+        yield finding("kubelet-silent", path, host.unanswered, path=path)
+    elif not bad:
+        yield fine("kubelet", host.pod_resources, "the kubelet answers, and its folders are there")
+
+
+def judge_driver(host: KubeletOnHost, at_work: Sequence[str]) -> Iterator[Finding]:
+    """Yield what is found about the driver's processes; `at_work` has a sentence for each."""
+    for other in host.foreign:
+        yield finding("driver-name-taken", other, "it answers the kubelet under this driver's name")
+    for path in host.deaf:
+        yield finding("socket-without-driver", path, "nobody listens on it")
+    if host.listening:
+        yield fine("driver", " ".join(host.listening), "; ".join(at_work) or "somebody listens")
+    elif at_work:
+        yield finding("driver-without-registration", "registration socket", "; ".join(at_work))
+    else:
+        said = "no process of this driver runs"
+        yield finding("driver-not-listening", "registration socket", said)
+
+
+def judge_plugins(host: KubeletOnHost, own: Collection[str]) -> Iterator[Finding]:
+    """Yield the device plugins beside this driver; `own` are the resources that it serves itself."""
+    if host.resources is None:
+        yield unknown("device-plugins", host.pod_resources, host.unanswered)
+        return
+    beside = {
+        name: count
+        for name, count in sorted(host.resources.items())
+        if vendor_of(name) and name not in own
+    }
+    for name, count in beside.items():
+        yield finding("device-plugin-beside", name, f"a device plugin offers {count}")
+    if not beside:
+        yield fine("device-plugins", host.pod_resources, "no device plugin offers accelerators")
+
+
+def judge_state(
+    path: str, claims: Sequence[PreparedClaim] | str, aside: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield what is found about the state file. `claims` is a sentence if it cannot be read, `aside` are damaged files."""
+    if isinstance(claims, str):
+        yield finding("state-unreadable", path, claims, path=path)
+    else:
+        yield fine("state-file", path, f"claims recorded: {len(claims)}")
+    for one in aside:
+        yield finding("state-set-aside", one, "a damaged state file", path=one)
+
+
+def judge_held(path: str, claims: Sequence[PreparedClaim] | str) -> Iterator[Finding]:
+    """Yield each claim whose devices are held, or that is reserved and not prepared."""
+    if isinstance(claims, str):
+        yield unknown("held-devices", path, claims)
+        return
+    good = 0
+    for row in claims:
+        devices = ", ".join(sorted({one.device for one in row.devices}))
+        if row.held is not None:
+            said = f"{devices} since {row.held.since}: {row.held.reason}"
+            yield finding("device-held", f"claim {row.ref.word}", said, claim=row.ref.word)
+        elif row.phase is Phase.STARTED:
+            yield finding(
+                "claim-half-prepared",
+                f"claim {row.ref.word}",
+                f"{devices} are reserved",
+                namespace=row.ref.namespace,
+            )
+        else:
+            good += 1
+    if good == len(claims):
+        yield fine("held-devices", path, f"prepared claims: {good}; no device is held")
+
+
+def judge_cgroups(root: str, blind: str) -> Iterator[Finding]:
+    """Yield whether cgroups can prove that a pod has ended; `blind` says why not."""
+    yield (
+        finding("cgroups-blind", root, blind)
+        if blind
+        else fine("cgroups", root, "the kubelet's cgroups are there")
+    )

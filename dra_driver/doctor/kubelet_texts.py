@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts about the kubelet and the driver's own files on the node."""
+
+from collections.abc import Mapping
+
+from dra_driver.doctor.text import Check, Text
+
+_ROOT = "run `dra-driver doctor` as root on the node, or in the driver's pod"
+
+KUBELET_CHECKS: Mapping[str, Check] = {
+    "kubelet": Check("Are the kubelet's folders and sockets there, and does it answer?", _ROOT),
+    "driver": Check("Does a process of this driver listen for the kubelet, and no other?", _ROOT),
+    "device-plugins": Check(
+        "Do device plugins on this node offer accelerators too?",
+        f"{_ROOT}; the kubelet must answer on its pod-resources socket",
+    ),
+    "state-file": Check("Can the driver's record of prepared claims be read?", _ROOT),
+    "held-devices": Check("Which devices does the driver hold for claims that have ended?", _ROOT),
+    "cgroups": Check(
+        "Can the driver see whether the containers of a pod have ended?",
+        "mount the node's /sys/fs/cgroup, and name its place with --cgroup-root",
+    ),
+    "disk": Check("Is there space where the driver writes?", _ROOT),
+}
+KUBELET_TEXTS: Mapping[str, Text] = {
+    "kubelet-folder-missing": Text(
+        "kubelet",
+        "problem",
+        "A folder of the kubelet is missing",
+        "no kubelet runs here, or it has another root directory (--root-dir): it does not find the driver",
+        "name the kubelet's folders with the options pluginsDir, registryDir and podResourcesSocket",
+        "ps -C kubelet -o args= | tr ' ' '\\n' | grep root-dir; ls -ld {path}",
+    ),
+    "kubelet-silent": Text(
+        "kubelet",
+        "warning",
+        "The kubelet does not answer on its pod-resources socket",
+        "the driver cannot ask which pods use a device: it keeps the devices of ended claims until it can",
+        "see whether the kubelet runs, and whether the socket is mounted into the driver's pod",
+        "systemctl status kubelet; ls -l {path}",
+    ),
+    "kubelet-gate-off": Text(
+        "kubelet",
+        "warning",
+        "A feature gate of the kubelet is switched off",
+        "without DynamicResourceAllocation no claim is prepared here; without KubeletPodResourcesDynamicResources the kubelet does not say "
+        "which pod uses which claim; without ResourceHealthStatus the status of pods does not show that a device is ill",
+        "take the gate out of featureGates, or set it to true, and restart the kubelet",
+        "grep -n {gate} /var/lib/kubelet/config.yaml; systemctl restart kubelet",
+    ),
+    "driver-not-listening": Text(
+        "driver",
+        "problem",
+        "No process of this driver listens for the kubelet",
+        "pods with a claim for devices of this node stay in ContainerCreating",
+        "look at the driver's pod of this node and its log; after an uninstallation remove what is left",
+        "kubectl get pods -A -o wide -l app.kubernetes.io/name=dra-driver; dra-driver cleanup --dry-run",
+    ),
+    "driver-without-registration": Text(
+        "driver",
+        "note",
+        "A process of this driver runs and does not listen for claims",
+        "on a node that serves the device plugin API this is right; else it is starting, or stands by during an update",
+        "if pods with a claim wait here, read the log of the driver's pod",
+        "kubectl get pods -A -o wide -l app.kubernetes.io/name=dra-driver",
+    ),
+    "socket-without-driver": Text(
+        "driver",
+        "warning",
+        "A socket of an ended driver process is left",
+        "the kubelet takes it for a driver that does not answer; a running driver removes such sockets",
+        "start the driver, or remove what an uninstalled one has left",
+        "dra-driver cleanup --dry-run",
+    ),
+    "driver-name-taken": Text(
+        "driver",
+        "problem",
+        "Another program has registered under this driver's name",
+        "the kubelet sends claims to either of them, and the driver refuses to start beside it",
+        "remove the other program from this node, or give one of the two another name (driverName)",
+        "kubectl get pods -A -o wide --field-selector spec.nodeName=$(hostname)",
+    ),
+    "device-plugin-beside": Text(
+        "device-plugins",
+        "note",
+        "A device plugin offers accelerators on this node",
+        "if it offers devices of this driver too, the driver keeps them from its own users while the plugin runs",
+        "move the node to DRA, or divide it between both (devicePlugin.foreign)",
+        "kubectl dra migration",
+    ),
+    "state-unreadable": Text(
+        "state-file",
+        "problem",
+        "The state file cannot be read",
+        "nobody can see which claims are prepared here; a running driver sets a damaged file aside and builds it anew",
+        "do what the sentence about the finding says; keep the file",
+        "ls -l {path}*",
+    ),
+    "state-set-aside": Text(
+        "state-file",
+        "note",
+        "A damaged state file was set aside",
+        "the driver has built the state anew from CDI files and the kubelet's answers",
+        "look for the cause (disk, power), attach the file to a bug report, then remove it",
+        "ls -l {path}",
+    ),
+    "device-held": Text(
+        "held-devices",
+        "warning",
+        "Devices of an ended claim are held",
+        "no other pod gets them until it is proven that the containers of the claim have ended",
+        "end the containers that the reason names; if you know that they have ended, release the devices",
+        "dra-driver release {claim}",
+    ),
+    "claim-half-prepared": Text(
+        "held-devices",
+        "note",
+        "A claim is reserved and not prepared",
+        "the kubelet prepares it just now, or its last try failed: then the pod's events say why",
+        "if it stays so, read the events of the pod",
+        "kubectl get events -n {namespace} --sort-by=.lastTimestamp | tail",
+    ),
+    "cgroups-blind": Text(
+        "cgroups",
+        "warning",
+        "The cgroups of pods cannot be read",
+        "without them there is no proof that containers have ended, and the devices of ended claims stay held",
+        "mount the node's /sys/fs/cgroup into the driver's pod, or name its place with --cgroup-root",
+        "ls -d /sys/fs/cgroup/kubepods*",
+    ),
+    "disk-full": Text(
+        "disk",
+        "problem",
+        "The disk is full",
+        "the driver cannot record a claim, so no pod with a claim starts on this node",
+        "free space or files (inodes)",
+        "df -h {path}; df -i {path}",
+    ),
+    "disk-nearly-full": Text(
+        "disk",
+        "warning",
+        "The disk is nearly full",
+        "soon no claim can be prepared here; the kubelet evicts pods too",
+        "free space",
+        "df -h {path}",
+    ),
+    "disk-read-only": Text(
+        "disk",
+        "problem",
+        "The file system is read-only",
+        "the driver cannot record a claim, so no pod with a claim starts on this node",
+        "mount it writable; a kernel makes a file system read-only after an error of the disk",
+        "dmesg | grep -i -e remount -e 'I/O error' | tail; findmnt -T {path}",
+    ),
+}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a look at a node's host found, before anything is judged. Paths are the host's, wherever this process sees them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class PlaceKind(Enum):
+    """What is at a path. UNREADABLE: this user may not look."""
+
+    MISSING = "nothing"
+    FILE = "a file"
+    FOLDER = "a directory"
+    SOCKET = "a socket"
+    OTHER = "another kind of file"
+    UNREADABLE = "something that cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path and what is there; `why` for one that is UNREADABLE."""
+
+    path: str
+    kind: PlaceKind
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BusGpu:
+    """A GPU on the PCI bus, and the kernel driver that is bound to it; empty: none is."""
+
+    address: str
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverOnHost:
+    """The kernel driver and the libraries of the GPUs. `problems` are sentences that say what is missing and what to do.
+
+    `directories` are paths of device files that are directories. `missing` are device files that GPUs of the loaded driver lack.
+    """
+
+    gpus: tuple[BusGpu, ...] = ()
+    kernel_version: str = ""
+    library_version: str = ""
+    root: str = ""
+    problems: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeOnHost:
+    """Container runtimes: their sockets, the files of their configuration in the order in which they are read, and the endpoint that
+    the kubelet uses, as far as a file says it. `unreadable` has a sentence for each file that exists and could not be read.
+    """
+
+    sockets: tuple[str, ...] = ()
+    endpoint: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+    cdi_dir: str = "/var/run/cdi"
+    cdi_aliases: tuple[str, ...] = ()
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CdiOnHost:
+    """The folders in which runtimes look for CDI files, the driver's own first, and a sentence by path of each file that is no JSON object."""
+
+    folders: tuple[Place, ...] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletOnHost:
+    """What the kubelet's pod-resources socket answered (`resources`: devices of plugins; None with `unanswered`), the
+    registration sockets of this driver with somebody who listens, those without, and plugins of others with its name.
+    """
+
+    resources: Mapping[str, int] | None = None
+    unanswered: str = ""
+    pod_resources: str = ""
+    listening: tuple[str, ...] = ()
+    deaf: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The file system of a folder: free bytes and files for everybody, all bytes, and whether it can be written."""
+
+    path: str
+    free: int
+    size: int
+    free_files: int | None
+    read_only: bool = False

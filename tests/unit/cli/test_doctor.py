@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver doctor` on a host of real files and sockets, and at a fake API server."""
+
+import json
+import re
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from dra_driver.cli.main import kubectl, main
+from dra_driver.model.ids import DeviceName, PoolName
+from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
+from dra_driver.node.state import StateStore
+from dra_driver.testing.builders import a_ref
+from dra_driver.testing.fake_api import Answer, FakeApi, refusal
+from dra_driver.testing.fake_kubelet import FakeKubelet
+from dra_driver.testing.nvml import boards, machine
+from dra_driver.testing.nvml import node as layouts
+from dra_driver.testing.nvml.node import MockNode
+
+DRIVER = "gpu.dra-driver.dev"
+CONTAINERD = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = true\n'
+Doctor = Callable[..., int]
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A host with two GPUs, containerd, a kubelet that answers, and a driver's socket with somebody behind it."""
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NODE_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        host = Path(folder)
+        monkeypatch.setenv("HOME", str(host))
+        MockNode(host, machine.node(boards.A100_40, 2), layout=layouts.UBUNTU)
+        kubelet = FakeKubelet(host / "var/lib/kubelet")
+        (host / "sys/fs/cgroup").mkdir(parents=True)
+        (host / "sys/fs/cgroup/kubepods.slice").mkdir()
+        (host / "sys/fs/cgroup/cgroup.controllers").write_text("pids")
+        (host / "sys/fs/cgroup/kubepods.slice/cgroup.events").write_text("populated 1\n")
+        (host / "run/cdi").mkdir(parents=True)
+        (host / "var/run").symlink_to("/run")
+        put(host, "/etc/containerd/config.toml", CONTAINERD)
+        registration = f"/var/lib/kubelet/plugins_registry/{DRIVER}-reg.sock"
+        with listen(host, "/run/containerd/containerd.sock"), listen(host, registration) as driver:
+            Thread(target=hang_up, args=(driver,), daemon=True).start()
+            yield host
+            driver.shutdown(socket.SHUT_RDWR)
+        kubelet.close()
+
+
+def put(root: Path, path: str, text: str) -> None:
+    place = root / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+
+
+def listen(root: Path, path: str) -> socket.socket:
+    place = root / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(place))
+    made.listen()
+    return made
+
+
+def hang_up(listening: socket.socket) -> None:
+    """Be a process behind a socket that speaks no gRPC."""
+    with suppress(OSError):
+        while True:
+            listening.accept()[0].close()
+
+
+@pytest.fixture
+def doctor(root: Path) -> Doctor:
+    return lambda *words: main(["doctor", "--root", str(root), *map(str, words)])
+
+
+@pytest.fixture
+def api(root: Path) -> Iterator[FakeApi]:
+    with FakeApi() as found:
+        found.kubeconfig(root / "config")
+        info = {"kubeletVersion": "v1.37.0", "containerRuntimeVersion": "containerd://2.1.0"}
+        found.put("nodes", {"metadata": {"name": "n"}, "status": {"nodeInfo": info}})
+        yield found
+
+
+def findings(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return {(one["severity"], one["id"]): one for one in lines}
+
+
+def bad(found: dict[tuple[str, str], dict[str, Any]]) -> set[tuple[str, str]]:
+    return {key for key in found if key[0] != "ok"}
+
+
+def state_of(root: Path) -> closing[StateStore]:
+    folder = root / "var/lib/kubelet/plugins" / DRIVER
+    folder.mkdir(parents=True, exist_ok=True)
+    return closing(StateStore(folder / "state.db", boot_id="boot-1"))
+
+
+def test_a_healthy_node(root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+    with state_of(root):
+        pass
+    assert doctor("--json") == 3
+    found = findings(capsys)
+    assert bad(found) == {("unknown", "api")}
+    assert {name for kind, name in found if kind == "ok"} == {
+        *("gpu-driver", "device-files", "container-runtime", "cdi-files", "imex", "kubelet"),
+        *("driver", "device-plugins", "state-file", "held-devices", "cgroups", "disk"),
+    }
+
+
+TEXT = """\
+PROBLEM device-file-is-directory: /dev/nvidia0
+  a directory
+  means: no program can open this device. A pod with a hostPath volume of type DirectoryOrCreate made the directory before the kernel driver was there
+  do: delete that pod, remove the directory, and let nvidia-smi make the device file
+  $ rmdir /dev/nvidia0 && nvidia-smi -L
+
+PROBLEM cdi-off: /etc/containerd/config.toml
+"""
+
+
+def test_text(root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "dev/nvidia0").unlink()
+    (root / "dev/nvidia0").mkdir()
+    put(root, "/etc/containerd/config.toml", CONTAINERD.replace("true", "false"))
+    assert doctor() == 1
+    out = capsys.readouterr().out
+    assert out.startswith(TEXT)
+    assert out.splitlines()[-1] == ("this node: 2 problems, 1 could not be looked at, 10 fine")
+    assert "fine: " not in out
+    assert doctor("-v") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "fine: imex: /proc: nvidia-imex does not run" in lines
+
+
+def test_held_devices_are_named_with_the_command(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = PreparedDevice(("gpu",), PoolName("n"), DeviceName("gpu-1"), (), "uuid")
+    row = PreparedClaim(a_ref("mine"), Phase.PREPARED, "boot-1", (device,), "")
+    with state_of(root) as store:
+        with store.transaction("started") as transaction:
+            transaction.start(row)
+        with store.transaction("releasing") as transaction:
+            transaction.hold(row.ref.uid, Held("its containers run", "2027-01-15T08:00:00Z"))
+    assert doctor("--json") == 3
+    held = findings(capsys)["warning", "device-held"]
+    assert held["command"] == "dra-driver release default/mine"
+
+
+def test_a_damaged_state_file(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(root, f"/var/lib/kubelet/plugins/{DRIVER}/state.db", "no database" * 1000)
+    put(root, f"/var/lib/kubelet/plugins/{DRIVER}/state.db.damaged-7", "old")
+    assert doctor("--json") == 1
+    found = findings(capsys)
+    assert {("problem", "state-unreadable"), ("note", "state-set-aside")} < set(found)
+    assert ("unknown", "held-devices") in found
+
+
+def test_a_node_without_runtime_kubelet_or_driver(
+    tmp_path: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "proc").mkdir()
+    assert main(["doctor", "--root", str(tmp_path), "--json"]) == 1
+    found = findings(capsys)
+    assert bad(found) == {
+        ("problem", "kubelet-folder-missing"),
+        ("problem", "driver-not-listening"),
+        ("warning", "runtime-not-found"),
+        ("warning", "cdi-folder-missing"),
+        ("warning", "kubelet-silent"),
+        ("warning", "cgroups-blind"),
+        ("unknown", "device-plugins"),
+        ("unknown", "disk"),
+        ("unknown", "api"),
+    }
+    # Whoever reads it works on the host itself.
+    commands = [one["command"] + one["object"] for one in found.values()]
+    assert [text for text in commands if str(tmp_path) in text] == []
+
+
+def test_in_a_pod_the_host_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", str(root / "none"))
+    main(["doctor", "--json"])
+    found = findings(capsys)
+    for name in ("gpu-driver", "device-files", "container-runtime", "imex"):
+        one = found["unknown", name]
+        assert one["found"].startswith("this process runs in a container")
+        assert "--root" in one["nextStep"]
+
+
+def test_in_a_pod_that_has_the_host_at_a_root_the_host_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+    root: Path,
+    doctor: Doctor,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", str(root / "none"))
+    doctor("--json")
+    assert ("ok", "gpu-driver") in findings(capsys)
+    main(["doctor", "--root", "/", "--json"])
+    assert ("unknown", "imex") not in findings(capsys)
+
+
+def test_a_user_who_may_read_nothing(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Path.stat
+
+    def stat(self: Path, **more: Any) -> Any:
+        if "plugins" in str(self) or "containerd" in str(self):
+            raise PermissionError(13, "Permission denied", str(self))
+        return whole(self, **more)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert doctor("--json") in (1, 3)
+    found = findings(capsys)
+    assert "Permission denied" in found["unknown", "kubelet"]["found"]
+
+
+def test_json_is_one_document(doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+    doctor("-o", "json", "--node-name", "n")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["node"], document["from"]) == ("NodeDiagnosis", "n", "node")
+    kinds = [one["severity"] for one in document["findings"]]
+    assert kinds == sorted(kinds, key=["problem", "warning", "unknown", "note", "ok"].index)
+
+
+def test_with_a_cluster(
+    api: FakeApi, root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allowed = Answer(201, {}, b'{"status": {"allowed": true}}')
+    api.faults.add(allowed, verb="create", resource="discovery", times=10)
+    api.faults.add(
+        Answer(201, {}, b'{"status": {"allowed": false}}'), verb="create", resource="discovery"
+    )
+    old = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n'
+    put(root, "/etc/containerd/config.toml", old)
+    assert doctor("--json", "--kubeconfig", root / "config", "--node-name", "n") == 1
+    found = findings(capsys)
+    # containerd 2.1 has CDI on by default: the API server names its version.
+    assert ("ok", "container-runtime") in found
+    assert found["problem", "right-missing"]["found"] == (
+        "create events in namespace default is not allowed"
+    )
+    assert ("problem", "slices-missing") in found
+    for name in ("versions", "kept-fields", "other-drivers", "stale-capacity", "privileged-pods"):
+        assert ("ok", name) in found, name
+
+
+def test_from_outside_only_the_api_server_is_asked(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["doctor", "--kubeconfig", str(root / "config"), "--node", "n"]
+    for run in (main, kubectl):
+        assert run([*words, "--json", "--service-account", "a/b"]) == 1
+        found = findings(capsys)
+        assert {one["check"] for one in found.values()} == {
+            *("api", "versions", "kept-fields", "rights", "slices", "other-drivers"),
+            *("stale-capacity", "privileged-pods", "container-runtime"),
+        }
+        # The fake has no access reviews.
+        assert found["unknown", "rights"]["object"] == "system:serviceaccount:a:b"
+    assert main(words) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("node n, as the API server shows it: 1 problem, ")
+
+
+def test_a_field_that_the_api_server_drops_is_found_by_trying(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.drop_fields("spec.devices.*.taints")
+    main(["doctor", "--kubeconfig", str(root / "config"), "--node", "n", "--json"])
+    found = findings(capsys)
+    assert found["warning", "field-dropped"]["object"] == "DRADeviceTaints"
+    assert api.objects("resourceslices") == []
+
+
+def test_an_api_server_that_does_not_answer_is_one_problem(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FakeApi() as api:
+        api.kubeconfig(root / "config")
+        api.faults.add(refusal(400), times=50)
+        words = ["doctor", "--kubeconfig", str(root / "config"), "--node", "n", "--json"]
+        assert main(words) == 1
+    assert list(findings(capsys)) == [("problem", "api-silent")]
+
+
+def test_a_cluster_without_claims(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.serve()
+    assert main(["doctor", "--kubeconfig", str(root / "config"), "--node", "n", "--json"]) == 3
+    assert bad(findings(capsys)) >= {("warning", "claims-not-served")}
+
+
+def test_kubectl_needs_the_name_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        kubectl(["doctor"])
+    assert left.value.code == 64
+    assert "name the node: --node NODE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--root", "host"), "'host' is no absolute path; give for example /host"),
+        (("--service-account", "x"), "--service-account x is no NAMESPACE/NAME"),
+    ],
+)
+def test_wrong_usage(
+    words: tuple[str, ...],
+    said: str,
+    api: FakeApi,
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["doctor", "--node", "n", "--kubeconfig", str(root / "config"), *words])
+    assert left.value.code == 64
+    assert said in re.sub(r"\s+", " ", capsys.readouterr().err)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the API server says of a node is judged."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.doctor import cluster as rules
+from dra_driver.doctor.findings import Finding
+from dra_driver.model.api.pod_access import PodAccess
+from dra_driver.model.cluster import ClusterState
+from dra_driver.model.rights import Right
+
+DRIVER = "gpu.dra-driver.dev"
+
+
+def state(**fields: Any) -> ClusterState:
+    return msgspec.convert(
+        {"kubernetesVersion": "v1.37.0", "served": ["v1"], **fields}, ClusterState
+    )
+
+
+def gap(resource: str, reason: str = "forbidden") -> dict[str, str]:
+    return {"resource": resource, "reason": reason, "message": "no right"}
+
+
+def node(version: str = "v1.37.1", **amounts: str) -> dict[str, Any]:
+    status = {"capacity": amounts, "allocatable": amounts, "nodeInfo": {"kubeletVersion": version}}
+    return {"metadata": {"name": "n"}, "status": status}
+
+
+def a_slice(driver: str = DRIVER, *devices: dict[str, Any], **pool: int) -> dict[str, Any]:
+    where = {"name": "n", "generation": 1, "resourceSliceCount": 1, **pool}
+    return {"spec": {"driver": driver, "nodeName": "n", "pool": where, "devices": list(devices)}}
+
+
+def device(
+    name: str = "gpu-0", *, taints: tuple[str, ...] = (), **attributes: str
+) -> dict[str, Any]:
+    named = {key.replace("__", "/"): {"string": value} for key, value in attributes.items()}
+    return {"name": name, "attributes": named, "taints": [{"key": key} for key in taints]}
+
+
+def short(found: Any) -> list[tuple[str, str, str]]:
+    judged: list[Finding] = list(found)
+    return [(one.id, one.severity, one.object) for one in judged]
+
+
+def test_the_api_server_serves_claims_or_not() -> None:
+    assert short(rules.judge_api(state())) == [("api", "ok", "v1.37.0")]
+    without = state(served=[])
+    assert short(rules.judge_api(without)) == [("claims-not-served", "warning", "v1.37.0")]
+    said = state(served=[], notRead=[gap("resource.k8s.io", "not_served")], kubernetesVersion="")
+    assert short(rules.judge_api(said)) == [("claims-not-served", "warning", "of unknown version")]
+    hidden = state(served=[], notRead=[gap("resource.k8s.io")])
+    assert short(rules.judge_api(hidden)) == [("api", "unknown", "resource.k8s.io")]
+
+
+def test_an_object_that_cannot_be_read_is_named_and_a_kind_by_the_check_that_needs_it() -> None:
+    gaps = [gap("pods"), {**gap("resourceslices", "malformed"), "name": "bad"}]
+    found = list(rules.judge_api(state(notRead=gaps)))
+    assert short(found) == [("api", "unknown", "resourceslices bad"), ("api", "ok", "v1.37.0")]
+    assert found[1].found == "it serves resource.k8s.io v1; its feature gates could not be read"
+    (one,) = rules.judge_api(state(featureGates={"A": True, "B": False, "C": True}))
+    assert one.found.endswith("; 2 feature gates are on")
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        ("v1.37.1", ("versions", "ok", "n")),
+        ("v1.34.0", ("versions", "ok", "n")),
+        ("v1.33.9", ("kubelet-does-not-list-claims", "note", "n")),
+        ("v1.31.9", ("kubelet-too-old", "problem", "n")),
+        ("odd", ("versions", "unknown", "n")),
+    ],
+)
+def test_the_version_of_the_kubelet(version: str, found: tuple[str, str, str]) -> None:
+    assert short(rules.judge_versions(state(nodes=[node(version)]), "n")) == [found]
+
+
+def test_a_node_that_is_not_there_or_not_read() -> None:
+    assert short(rules.judge_versions(state(), "n")) == [("node-not-found", "problem", "n")]
+    unread = state(notRead=[gap("nodes")])
+    assert short(rules.judge_versions(unread, "n")) == [("versions", "unknown", "n")]
+    bare = state(nodes=[{"metadata": {"name": "n"}}])
+    (one,) = rules.judge_versions(bare, "n")
+    assert one.found == "its kubelet's version is 'not there'"
+
+
+def test_fields_that_the_api_server_drops() -> None:
+    off = {"DRADeviceTaints": "dropped", "DRAConsumableCapacity": "forbidden"}
+    assert short(rules.judge_kept_fields(off, "dropped")) == [
+        ("field-dropped", "warning", "DRADeviceTaints"),
+        ("kept-fields", "unknown", "DRAConsumableCapacity"),
+    ]
+    assert short(rules.judge_kept_fields({}, "dropped")) == [("kept-fields", "ok", "ResourceSlice")]
+
+
+def test_rights_that_are_missing() -> None:
+    slices, events = Right("list", "resourceslices", "resource.k8s.io"), rules.RIGHTS[-1]
+    first, second = rules.judge_rights((slices, events), "system:serviceaccount:a:b")
+    assert first.found == "list resourceslices.resource.k8s.io is not allowed"
+    assert first.command == (
+        "kubectl auth can-i list resourceslices.resource.k8s.io --as system:serviceaccount:a:b"
+    )
+    assert second.found == "create events in namespace default is not allowed"
+    assert short(rules.judge_rights((), "me")) == [("rights", "ok", "me")]
+
+
+def test_slices_of_the_driver() -> None:
+    def found(*slices: dict[str, Any]) -> list[tuple[str, str, str]]:
+        return short(rules.judge_slices(state(resourceSlices=slices), DRIVER, "n"))
+
+    assert found(a_slice(DRIVER, device())) == [("slices", "ok", "n")]
+    elsewhere = a_slice(DRIVER, device())
+    elsewhere["spec"]["nodeName"] = "m"
+    assert found(a_slice("other", device()), elsewhere) == [("slices-missing", "problem", "n")]
+    assert found(a_slice()) == [("no-devices-published", "warning", "n")]
+    half = a_slice(DRIVER, device(), resourceSliceCount=2, generation=3)
+    assert found(half, a_slice()) == [("slices-incomplete", "warning", "n")]
+    ill = a_slice(DRIVER, device("gpu-1", taints=("x",)), device())
+    assert found(ill) == [("devices-tainted", "note", "n"), ("slices", "ok", "n")]
+    unread = state(notRead=[gap("resourceslices")])
+    assert short(rules.judge_slices(unread, DRIVER, "n")) == [("slices", "unknown", "n")]
+    assert short(rules.judge_other_drivers(unread, DRIVER, "n")) == [
+        ("other-drivers", "unknown", "n")
+    ]
+
+
+def test_other_drivers_and_hardware_that_two_publish() -> None:
+    bus = {"resource.kubernetes.io__pciBusID": "0000:01:00.0"}
+    ours = a_slice(DRIVER, device("gpu-0", **bus, uuid="GPU-1", brand="a"), device("gpu-1"))
+    theirs = a_slice("gpu.nvidia.com", device("gpu-7", **{"gpu.nvidia.com__uuid": "GPU-1"}))
+    (twice, other) = rules.judge_other_drivers(state(resourceSlices=[ours, theirs]), DRIVER, "n")
+    assert (twice.id, twice.object) == ("published-twice", "uuid GPU-1")
+    assert twice.found == f"gpu-0 of {DRIVER}, gpu-7 of gpu.nvidia.com"
+    assert (other.id, other.object, other.found) == (
+        "other-driver",
+        "gpu.nvidia.com",
+        "devices published: 1",
+    )
+    # Partitions of one GPU have its address; they are of one driver.
+    alone = a_slice(DRIVER, device("a", **bus), device("b", **bus))
+    assert short(rules.judge_other_drivers(state(resourceSlices=[alone]), DRIVER, "n")) == [
+        ("other-drivers", "ok", "n")
+    ]
+    bare = {"spec": {"driver": "net", "nodeName": "n", "pool": {"name": "n"}}}
+    assert short(rules.judge_other_drivers(state(resourceSlices=[bare]), DRIVER, "n")) == [
+        ("other-driver", "note", "net")
+    ]
+
+
+def test_capacity_that_nobody_serves_as_the_kubelet_tells_it() -> None:
+    amounts = {"nvidia.com/gpu": "2", "acme.com/x": "1", "cpu": "4"}
+    known = state(nodes=[node(**amounts)])
+    stale, plugin = rules.judge_capacity(known, DRIVER, "n", ["nvidia.com/gpu"])
+    assert (stale.id, stale.object, stale.found) == ("stale-capacity", "acme.com/x", "capacity 1")
+    patch = json.dumps(
+        [
+            {"op": "remove", "path": f"/status/{field}/acme.com~1x"}
+            for field in ("capacity", "allocatable")
+        ]
+    )
+    assert stale.command.endswith(f"-p '{patch}'")
+    assert (plugin.id, plugin.object) == ("capacity-of-plugin", "nvidia.com/gpu")
+    none = state(nodes=[node(cpu="4")])
+    assert short(rules.judge_capacity(none, DRIVER, "n", [])) == [("stale-capacity", "ok", "n")]
+
+
+def test_capacity_without_the_kubelet_goes_by_what_the_driver_has_found() -> None:
+    known = node(**{"nvidia.com/gpu": "2"})
+    found = rules.judge_capacity(state(nodes=[known]), DRIVER, "n", None)
+    assert short(found) == [("capacity-of-plugin", "note", "nvidia.com/gpu")]
+    # The driver on the node would taint what a plugin could give out; there is none, and no pod has a unit.
+    published = state(nodes=[known], resourceSlices=[a_slice(DRIVER, device())])
+    assert short(rules.judge_capacity(published, DRIVER, "n", None)) == [
+        ("stale-capacity", "warning", "nvidia.com/gpu")
+    ]
+    assert short(rules.judge_capacity(state(), DRIVER, "n", None)) == [
+        ("stale-capacity", "unknown", "n")
+    ]
+    unread = state(notRead=[gap("nodes")])
+    (one,) = rules.judge_capacity(unread, DRIVER, "n", None)
+    assert one.found == "no right"
+
+
+def pod(
+    name: str, spec: dict[str, Any], *, owner: str = "ReplicaSet", phase: str = "Running"
+) -> PodAccess:
+    metadata = {"name": name, "namespace": "a", "ownerReferences": [{"kind": owner}]}
+    whole = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+    return msgspec.convert(whole, PodAccess)
+
+
+PRIVILEGED = {"containers": [{"name": "c", "securityContext": {"privileged": True}}]}
+
+
+def mounting(path: str) -> dict[str, Any]:
+    return {"volumes": [{"name": "x", "emptyDir": {}}, {"name": "d", "hostPath": {"path": path}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (PRIVILEGED, "it is privileged"),
+        ({"initContainers": PRIVILEGED["containers"]}, "it is privileged"),
+        (mounting("/dev"), "it mounts /dev"),
+        (mounting("/dev/"), "it mounts /dev/"),
+        (mounting("/"), "it mounts /"),
+        (mounting("/dev/nvidia0"), "it mounts /dev/nvidia0"),
+        (mounting("/var/log"), ""),
+        (mounting("/dev/shm"), ""),
+        ({"containers": [{"name": "c", "securityContext": {}}, {"name": "d"}]}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_pod_that_sees_every_gpu(spec: dict[str, Any], why: str) -> None:
+    (one,) = rules.judge_pods([pod("p", spec)], 0, "n")
+    if why:
+        assert (one.id, one.object, one.found) == ("pod-sees-every-gpu", "pod a/p", why)
+    else:
+        assert (one.severity, one.check) == ("ok", "privileged-pods")
+
+
+def test_pods_of_the_node_itself_are_a_note_and_ended_ones_nothing() -> None:
+    pods = [
+        pod("b", PRIVILEGED, owner="DaemonSet"),
+        pod("a", PRIVILEGED, owner="Node"),
+        pod("c", PRIVILEGED, phase="Succeeded"),
+    ]
+    assert short(rules.judge_pods(pods, 0, "n")) == [
+        ("node-pods-see-every-gpu", "note", "a/a, a/b")
+    ]
+    assert short(rules.judge_pods([], 3, "n")) == [("privileged-pods", "unknown", "n")]

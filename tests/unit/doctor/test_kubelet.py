@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet's side of a node is judged, and what the driver has written there."""
+
+from dataclasses import replace
+
+from dra_driver.doctor import kubelet
+from dra_driver.doctor.findings import Finding
+from dra_driver.model.host import KubeletOnHost, Place, PlaceKind
+from dra_driver.model.ids import DeviceName, PoolName
+from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
+from dra_driver.testing.builders import a_ref
+
+HOST = KubeletOnHost(resources={}, pod_resources="/socket", listening=("/reg.sock",))
+SILENT = KubeletOnHost(pod_resources="/socket", unanswered="no answer")
+PLUGINS = Place("/plugins", PlaceKind.FOLDER)
+
+
+def short(found: list[Finding]) -> list[tuple[str, str, str]]:
+    return [(one.id, one.severity, one.object) for one in found]
+
+
+def row(phase: Phase = Phase.PREPARED, held: Held | None = None) -> PreparedClaim:
+    devices = tuple(
+        PreparedDevice(("r",), PoolName("n"), DeviceName(name), (), "") for name in ("b", "a")
+    )
+    return PreparedClaim(a_ref("mine"), phase, "boot", devices, "", held=held)
+
+
+def test_a_kubelet_that_answers() -> None:
+    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,), {}))) == [
+        ("kubelet", "ok", "/socket")
+    ]
+
+
+def test_a_kubelet_without_folders_or_answer() -> None:
+    places = (Place("/p", PlaceKind.MISSING), Place("/r", PlaceKind.UNREADABLE, "denied"))
+    assert short(list(kubelet.judge_kubelet(HOST, places, {}))) == [
+        ("kubelet-folder-missing", "problem", "/p"),
+        ("kubelet", "unknown", "/r"),
+    ]
+    (one,) = kubelet.judge_kubelet(SILENT, (PLUGINS,), {})
+    assert (one.id, one.found) == ("kubelet-silent", "no answer")
+
+
+def test_gates_of_the_kubelet_that_are_off() -> None:
+    gates = {"DynamicResourceAllocation": False, "ResourceHealthStatus": True, "Other": False}
+    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,), gates))) == [
+        ("kubelet-gate-off", "warning", "DynamicResourceAllocation"),
+        ("kubelet", "ok", "/socket"),
+    ]
+
+
+def test_who_listens_for_the_kubelet() -> None:
+    (one,) = kubelet.judge_driver(HOST, ("process 7",))
+    assert (one.severity, one.object, one.found) == ("ok", "/reg.sock", "process 7")
+    (one,) = kubelet.judge_driver(HOST, ())
+    assert one.found == "somebody listens"
+    (one,) = kubelet.judge_driver(replace(HOST, listening=()), ("process 7",))
+    assert (one.id, one.found) == ("driver-without-registration", "process 7")
+    host = replace(HOST, listening=(), deaf=("/dead.sock",), foreign=("/other.sock",))
+    assert short(list(kubelet.judge_driver(host, ()))) == [
+        ("driver-name-taken", "problem", "/other.sock"),
+        ("socket-without-driver", "warning", "/dead.sock"),
+        ("driver-not-listening", "problem", "registration socket"),
+    ]
+
+
+def test_device_plugins_beside() -> None:
+    host = replace(HOST, resources={"nvidia.com/gpu": 2, "amd.com/gpu": 1, "example.com/x": 3})
+    (one,) = kubelet.judge_plugins(host, ("nvidia.com/gpu",))
+    assert (one.id, one.object, one.found) == (
+        "device-plugin-beside",
+        "amd.com/gpu",
+        "a device plugin offers 1",
+    )
+    assert short(list(kubelet.judge_plugins(HOST, ()))) == [("device-plugins", "ok", "/socket")]
+    assert short(list(kubelet.judge_plugins(SILENT, ()))) == [
+        ("device-plugins", "unknown", "/socket")
+    ]
+
+
+def test_the_state_file() -> None:
+    (one,) = kubelet.judge_state("/state.db", (row(),), ())
+    assert (one.severity, one.found) == ("ok", "claims recorded: 1")
+    found = kubelet.judge_state("/state.db", "it is damaged", ("/state.db.damaged-1",))
+    assert short(list(found)) == [
+        ("state-unreadable", "problem", "/state.db"),
+        ("state-set-aside", "note", "/state.db.damaged-1"),
+    ]
+
+
+def test_held_devices() -> None:
+    held = row(Phase.STARTED, Held("its containers run", "2027-01-15T08:00:00Z"))
+    first, second = kubelet.judge_held("/state.db", (held, row(Phase.STARTED), row()))
+    assert (first.id, first.object) == ("device-held", "claim default/mine")
+    assert first.found == "a, b since 2027-01-15T08:00:00Z: its containers run"
+    assert first.command == "dra-driver release default/mine"
+    assert (second.id, second.found) == ("claim-half-prepared", "a, b are reserved")
+    (one,) = kubelet.judge_held("/state.db", (row(),))
+    assert one.found == "prepared claims: 1; no device is held"
+    (one,) = kubelet.judge_held("/state.db", "it is damaged")
+    assert (one.severity, one.found) == ("unknown", "it is damaged")
+
+
+def test_cgroups() -> None:
+    assert short(list(kubelet.judge_cgroups("/cg", ""))) == [("cgroups", "ok", "/cg")]
+    assert short(list(kubelet.judge_cgroups("/cg", "none"))) == [
+        ("cgroups-blind", "warning", "/cg")
+    ]

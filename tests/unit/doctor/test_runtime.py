@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a container runtime reads the driver's CDI files, judged from its configuration."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from dra_driver.doctor.runtime import judge, judge_version
+from dra_driver.model.host import RuntimeOnHost
+
+SOCKET = "/run/containerd/containerd.sock"
+CRIO = "/run/crio/crio.sock"
+MAIN = "/etc/containerd/config.toml"
+OLD = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n'
+NEW = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\n'
+DOCKER = "/run/cri-dockerd.sock"
+
+
+def of(
+    files: Mapping[str, str] | str = "",
+    *,
+    sockets: tuple[str, ...] = (SOCKET,),
+    version: str = "",
+    endpoint: str = "",
+    aliases: tuple[str, ...] = (),
+) -> list[tuple[str, str]]:
+    named = {MAIN: files} if isinstance(files, str) else files
+    host = RuntimeOnHost(
+        sockets, endpoint, named, cdi_dir="/var/run/cdi", cdi_aliases=aliases, version=version
+    )
+    return [(one.id, one.object) for one in judge(host)]
+
+
+FINE = [("container-runtime", "containerd")]
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "found"),
+    [
+        (OLD + "enable_cdi = true", "", FINE),
+        (OLD + "enable_cdi = false", "", [("cdi-off", MAIN)]),
+        (OLD + "enable_cdi = false", "containerd://2.1.0", [("cdi-off", MAIN)]),
+        (OLD + "enable_cdi = 'yes'", "", [("cdi-perhaps-off", MAIN)]),
+        (OLD, "", [("cdi-perhaps-off", MAIN)]),
+        (OLD, "a word", [("cdi-perhaps-off", MAIN)]),
+        (OLD, "containerd://1.7.27", [("cdi-not-switched-on", MAIN)]),
+        (OLD, "containerd://2.2.9", FINE),
+        (OLD + "enable_cdi = true", "containerd://1.6.9", [("runtime-too-old", MAIN)]),
+        (NEW, "", FINE),
+        (NEW + "enable_cdi = false", "", [("cdi-off", MAIN)]),
+        ("version = 'three'", "", [("cdi-perhaps-off", MAIN)]),
+        ("plugins = 1", "", [("cdi-perhaps-off", MAIN)]),
+    ],
+)
+def test_containerd_has_cdi_on_or_off(
+    text: str, version: str, found: list[tuple[str, str]]
+) -> None:
+    assert of(text, version=version) == found
+
+
+def test_a_folder_that_is_not_read_is_a_problem_and_another_name_of_it_is_none() -> None:
+    assert of(NEW + 'cdi_spec_dirs = ["/etc/cdi", "/run/cdi/"]', aliases=("/run/cdi",)) == FINE
+    text = NEW + 'cdi_spec_dirs = ["/var/cdi/static", 7]'
+    assert of(text) == [("cdi-folder-not-read", MAIN)]
+    assert of(NEW + "cdi_spec_dirs = []") == [("cdi-folder-not-read", MAIN)]
+
+
+def test_the_last_file_wins_key_by_key_and_is_named() -> None:
+    files = {MAIN: NEW + "enable_cdi = false", "/etc/containerd/conf.d/x.toml": NEW}
+    assert of(files) == [("cdi-off", MAIN)]
+    later = {**files, "/etc/containerd/conf.d/y.toml": NEW + "enable_cdi = true"}
+    assert of(later) == FINE
+    off = {MAIN: NEW, "/etc/containerd/conf.d/y.toml": NEW + "enable_cdi = false"}
+    assert of(off) == [("cdi-off", "/etc/containerd/conf.d/y.toml")]
+
+
+def test_what_is_no_toml_is_named_by_its_place_only() -> None:
+    host = RuntimeOnHost((SOCKET,), files={MAIN: 'password = "hunter2'}, version="2.0")
+    broken = next(iter(judge(host)))
+    assert (broken.id, broken.object) == ("runtime-config-broken", MAIN)
+    assert "hunter2" not in str(broken)
+    assert broken.found == "it is no TOML; the mistake is at end of document"
+    assert next(one.found for one in judge(RuntimeOnHost((SOCKET,), files={MAIN: "a = 1\nb"}))) == (
+        "it is no TOML; the mistake is at end of document"
+    )
+    deep = {MAIN: "a = " + "[" * 5000}
+    assert of(deep, version="2.0") == [("runtime-config-broken", MAIN)]
+
+
+def test_the_default_runtime_of_nvidia_is_a_warning_and_another_one_a_note() -> None:
+    name = "nvidia-is-default-runtime"
+    cri = '[plugins."io.containerd.cri.v1.runtime".containerd'
+    by_name = f'{NEW}{cri}]\ndefault_runtime_name = "nvidia"'
+    program = '"/usr/bin/nvidia-container-runtime"'
+    options = f"{cri}.runtimes.gpu.options]\nBinaryName = {program}\n"
+    assert of(by_name) == [(name, MAIN)]
+    assert of(f'{NEW}{cri}]\ndefault_runtime_name = "gpu"\n{options}') == [(name, MAIN)]
+    assert of(f'{NEW}{cri}]\ndefault_runtime_name = "runc"\n{options}') == [
+        ("nvidia-runtime-there", MAIN),
+        *FINE,
+    ]
+    assert (
+        of(f"{NEW}{cri}]\nruntimes = {{runc = 7, kata = {{options = {{BinaryName = 1}}}}}}") == FINE
+    )
+
+
+def test_crio_reads_cdi_files_unless_told_otherwise() -> None:
+    fine = [("container-runtime", "CRI-O")]
+    place = "/etc/crio/crio.conf.d/99-nvidia.toml"
+    runtime = "[crio.runtime]\n"
+    assert of({}, sockets=(CRIO,)) == fine
+    assert of({place: runtime + 'cdi_spec_dirs = ["/x"]'}, sockets=(CRIO,)) == [
+        ("cdi-folder-not-read", place)
+    ]
+    default = runtime + 'default_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\n'
+    found = [("nvidia-is-default-runtime", place)]
+    assert of({place: default + 'runtime_path = "/x"'}, sockets=(CRIO,)) == found
+    # containerd's file on the same node does not count.
+    assert of({MAIN: OLD + "enable_cdi = false"}, sockets=(CRIO,)) == fine
+
+
+def test_docker_passes_no_cdi_devices_on() -> None:
+    assert of({}, sockets=(DOCKER,)) == [("runtime-is-docker", DOCKER)]
+    assert of({}, sockets=(), endpoint=DOCKER) == [("runtime-is-docker", DOCKER)]
+
+
+def test_without_a_runtime_or_with_several() -> None:
+    assert of({}, sockets=()) == [("runtime-not-found", "/run")]
+    assert of({}, sockets=(), endpoint="/run/other.sock") == [
+        ("runtime-not-found", "/run/other.sock")
+    ]
+    both = (SOCKET, CRIO)
+    assert of(OLD + "enable_cdi = false", sockets=both) == [
+        ("runtime-several", f"{SOCKET} {CRIO}"),
+        ("cdi-off", MAIN),
+        ("container-runtime", "CRI-O"),
+    ]
+    assert of(OLD, sockets=both, endpoint=CRIO) == [("container-runtime", "CRI-O")]
+    # k3s has its own containerd.
+    assert of(NEW, sockets=("/run/k3s/containerd/containerd.sock",)) == FINE
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    host = RuntimeOnHost((SOCKET,), unreadable=(f"{MAIN}: it exists",), version="2.0")
+    assert [(one.id, one.object) for one in judge(host)] == [("runtime-config-broken", MAIN), *FINE]
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "severity"),
+    [
+        ("docker://27.1.0", "runtime-is-docker", "problem"),
+        ("cri-o://1.31.0", "container-runtime", "ok"),
+        ("containerd://1.6.30", "runtime-too-old", "problem"),
+        ("containerd://1.7.27", "cdi-perhaps-off", "warning"),
+        ("containerd://2.1.0-rc.1", "container-runtime", "ok"),
+        ("containerd://odd", "container-runtime", "unknown"),
+        ("other://2.1", "container-runtime", "unknown"),
+        ("", "container-runtime", "unknown"),
+    ],
+)
+def test_the_version_alone(version: str, name: str, severity: str) -> None:
+    (one,) = judge_version(version, "n")
+    assert (one.id, one.severity, one.object) == (name, severity, "n")
