@@ -11,6 +11,7 @@ A factory declares what the driver checks for it, as attributes; each may be mis
     options = AcmeOptions     # a msgspec.Struct: the fields of its section in the config document, with types and defaults
     config_kinds = (BITSTREAM,)  # each a ConfigKind: which configuration a claim can have for its devices
     plugin_policy             # of a made backend, a PolicyReader: a vendor's own configuration of the device plugin API
+    usage()                   # a method of a made backend: what is measured on its devices now, for the metrics (`UsageOf`)
     auto = False              # `auto` never chooses this backend, because its devices are no hardware
 """
 
