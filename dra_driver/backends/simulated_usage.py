@@ -50,4 +50,4 @@ def usage_of_device(
 
 def _memory(device: AllocatableDevice) -> int | None:
     found = (device.api.capacity or {}).get("memory")
-    return None if found is None else Quantity.parse(found.value).nanos // _NANO
+    return None if found is None else Quantity.parse(str(found.value)).nanos // _NANO
