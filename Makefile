@@ -24,6 +24,7 @@ check: setup ## format, lint, types, import layers, generated files, spelling, b
 	$(BIN)/python hack/generate-protos --check
 	$(BIN)/python hack/generate-recordings --check
 	$(BIN)/python hack/generate-docs --check
+	$(BIN)/python hack/generate-dashboards --check
 	$(BIN)/python hack/generate-rooms-picture --check
 	$(BIN)/codespell dra_driver protos deviceclasses docs hack conformance tests *.md
 	$(BIN)/yamllint -s deviceclasses hack conformance
@@ -74,6 +75,7 @@ generate: setup ## protobuf modules, tables of the CEL functions (Go), and what 
 docs: setup ## docs/reference, recordings of machines, the table of the verdicts and the picture of the rooms, from the code
 	$(BIN)/python hack/generate-recordings
 	$(BIN)/python hack/generate-docs
+	$(BIN)/python hack/generate-dashboards
 	$(BIN)/python hack/generate-rooms-picture
 	$(BIN)/python hack/testbed/matrix.py --page
 

@@ -11,6 +11,7 @@ A factory declares what the driver checks for it, as attributes; each may be mis
     options = AcmeOptions     # a msgspec.Struct: the fields of its section in the config document, with types and defaults
     config_kinds = (BITSTREAM,)  # each a ConfigKind: which configuration a claim can have for its devices
     plugin_policy             # of a made backend, a PolicyReader: a vendor's own configuration of the device plugin API
+    usage()                   # a method of a made backend: what is measured on its devices now, for the metrics (`UsageOf`)
     auto = False              # `auto` never chooses this backend, because its devices are no hardware
 """
 
@@ -25,6 +26,7 @@ from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 from dra_driver.model.plugin_policy import BroughtPolicy
+from dra_driver.model.usage import DeviceUsage
 
 ENTRY_POINT_GROUP = "dra_driver.backends"
 AUTO = "auto"
@@ -83,6 +85,16 @@ class Backend(Protocol):
         the device stays held, and the driver asks again. Of a partition only its own processes count. Return CANNOT_TELL if the hardware
         cannot say this. It is not asked for devices with shares.
         """
+
+
+UsageOf = Callable[[], Mapping[DeviceName, DeviceUsage]]
+"""What is measured on the devices now. A device that cannot be measured is left out; one that hangs must not hold up the others for long."""
+
+
+def usage_of(backend: object) -> UsageOf | None:
+    """The method `usage` of a backend, which is called every 15 seconds on a thread of its own; None for a backend without."""
+    found: UsageOf | None = getattr(backend, "usage", None)
+    return found
 
 
 def config_kinds_of(backend: object) -> tuple[ConfigKind, ...]:

@@ -9,6 +9,7 @@ ENXIO ("No such device or address"); in any other container it fails with EPERM.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,14 +30,16 @@ from dra_driver.backends.profiles import PROFILES
 from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL, NET
 from dra_driver.backends.simulated_edits import container_edits
 from dra_driver.backends.simulated_machine import machine_of
+from dra_driver.backends.simulated_usage import usage_of_device
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.health import HEALTHY, Health, HealthStatus
-from dra_driver.model.ids import DeviceName
+from dra_driver.model.ids import ClaimUid, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
+from dra_driver.model.usage import DeviceUsage
 
 LOCAL_USE_MAJORS = (*range(60, 64), *range(120, 128))
 DEFAULT_MAJOR = 120
@@ -91,14 +94,18 @@ class SimulatedOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class SimulatedBackend:
-    """Simulates one machine; safe to call from several threads. `wait` is `Event.wait`; tests inject another."""
+    """Simulates one machine; safe to call from several threads. Tests inject their own `wait` (`Event.wait`) and `clock` (monotonic)."""
 
     options = SimulatedOptions
     config_kinds: tuple[ConfigKind, ...] = (LABEL, GPU, GPU_OF_LATER_RELEASES, NET)
     auto = False
 
     def __init__(
-        self, context: BackendContext, *, wait: Callable[[Event, float], bool] = Event.wait
+        self,
+        context: BackendContext,
+        *,
+        wait: Callable[[Event, float], bool] = Event.wait,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         options: SimulatedOptions = context.options
         self._profile = PROFILES[options.profile]
@@ -120,6 +127,8 @@ class SimulatedBackend:
         self._journal = HardwareJournal(Path(options.journal))
         self._mutex = Lock()
         self._wait = wait
+        self._clock = clock
+        self._loaded: set[tuple[DeviceName, ClaimUid, ShareId]] = set()  # what has been set up
         self._log = structlog.get_logger(backend="simulated")
         if self._faults_path is not None:
             self._read, self._faults = self._first(self._faults_path)
@@ -175,12 +184,14 @@ class SimulatedBackend:
         if self._needs_mode(lease):
             self._journal.mode_on(*named, first=lease.is_alone)
         self._journal.configured(*named)
+        self._loaded.add(named)
         return self._edits(lease)
 
     def reset(self, lease: Lease, /) -> None:
         """Only writes to the journal."""
         named = (lease.device, lease.claim_uid, lease.share_id)
         self._journal.reset(*named)
+        self._loaded.discard(named)
         if self._needs_mode(lease) and lease.is_alone:
             self._journal.mode_off(*named)
 
@@ -189,6 +200,18 @@ class SimulatedBackend:
         if self._faults_path is None:
             return InUse.CANNOT_TELL
         return InUse.YES if self._fault(device).in_use else InUse.NO
+
+    def usage(self) -> Mapping[DeviceName, DeviceUsage]:
+        """A curve for devices with claims; nothing of a device that hangs or has vanished."""
+        with self._mutex:
+            faults = self._reload()
+        now = self._clock()
+        loaded = {device for device, _, _ in tuple(self._loaded)}
+        return {
+            device.name: usage_of_device(device, number, now, loaded=device.name in loaded)
+            for number, device in enumerate(self._devices)
+            if not (fault := faults.get(device.name, SOUND)).hangs and not fault.vanished
+        }
 
     def _needs_mode(self, lease: Lease) -> bool:
         """Whether the lease needs a mode of its GPU, as all its partitions and shares do. A lease from a lost state has no parts."""

@@ -15,6 +15,7 @@ from dra_driver.model.ids import DriverName
 from dra_driver.model.names import DOMAIN
 from dra_driver.planning.label_text import label_key_problem, taint_key_problem
 from dra_driver.planning.labels import FACTS
+from dra_driver.planning.metrics.aliases import OWN_NAMES, SCHEMES
 
 DEFAULT_DRIVER_NAME = DriverName(DOMAIN)
 LARGEST_PORT = 65535
@@ -128,6 +129,14 @@ def _aliases(text: str) -> tuple[tuple[str, str], ...]:
     if len(dict(pairs)) < len(pairs):
         raise ValueError("must have each label once")
     return pairs
+
+
+def _metrics_names(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in names:
+        if name not in SCHEMES:
+            raise ValueError(f"must be NAME,… with names of {', '.join(SCHEMES)}; {name!r} is none")
+    return tuple(dict.fromkeys(names))
 
 
 def _startup_taint(text: str) -> str:
@@ -337,6 +346,14 @@ OPTIONS: tuple[Option, ...] = (
         ":9410",
         "HOST:PORT of /metrics, /livez and /readyz. Empty: no HTTP port.",
         _address,
+    ),
+    Option(
+        "metrics_names",
+        OWN_NAMES,
+        "NAME,…: under which names /metrics has what is measured on devices. own: dra_driver_device_…. dcgm: those of dcgm-exporter "
+        "(DCGM_FI_DEV_GPU_UTIL). duty-cycle: those of nvidia_gpu_prometheus_exporter (nvidia_gpu_duty_cycle). opentelemetry: hw.gpu.…, "
+        "with underscores (hw_gpu_utilization_ratio). Empty: nothing is measured.",
+        _metrics_names,
     ),
     _choice(
         "log_level",

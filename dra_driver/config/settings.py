@@ -140,6 +140,7 @@ class Settings:
     cgroup_root: Path
     release_proof: str
     http_address: tuple[str, int] | None
+    metrics_names: tuple[str, ...] = ("own",)
     device_status: str = "none"
     device_metadata: str = "none"
     plugin: PluginSettings = field(default_factory=PluginSettings)
@@ -244,6 +245,7 @@ def _settings(
             startup_taint=values["startup_taint"],
         ),
         http_address=values["http_address"],
+        metrics_names=values["metrics_names"],
         plugin=_plugin(values, file.device_plugin),
         notes=file.notes,
     )

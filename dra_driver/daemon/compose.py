@@ -34,6 +34,7 @@ from dra_driver.daemon.path_watch import PathWatch
 from dra_driver.daemon.plugin_starter import PluginStarter
 from dra_driver.daemon.publishing import make_publisher, publishes_held, unprepares
 from dra_driver.daemon.supervisor import Supervisor
+from dra_driver.daemon.usage_sampling import usage_loops
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.dra import Unprepare
 from dra_driver.kubelet.pod_resources import PodResources
@@ -125,6 +126,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     loops = dict(leader_loops(deps, parts, publisher, membership, ours, plugins=plugins))
     loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers, plugin)}
     loops |= {"path": partial(plugin.run, parts, path, guard), "foreign-guard": guard_loop}
+    loops |= usage_loops(deps, metrics.registry, observers)
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
     liveness = Liveness(kubelet.unanswered, kubelet.calls)

@@ -14,6 +14,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import (
+    ApiAnswered,
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
@@ -220,6 +221,8 @@ def _of_process(event: ProcessEvent) -> tuple[int, str]:
             return logging.INFO, "leading" if leads else "standing_by"
         case ObjectUnreadable():
             return logging.WARNING, "object_cannot_be_read"
+        case ApiAnswered():
+            return logging.DEBUG, "api_request"
         case ThreadFailed():
             return logging.ERROR, "thread_failed"
         case _:

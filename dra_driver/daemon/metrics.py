@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which Prometheus metrics does the driver have? They count the events that the log shows. docs/reference/metrics.md is made from here."""
 
+import platform
 from contextlib import suppress
 from typing import assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from dra_driver import __version__
 from dra_driver.model.events import (
+    ApiAnswered,
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
@@ -167,6 +170,17 @@ class Metrics:
             "Objects of the API server that the driver cannot read, each counted once",
             "resource",
         )
+        self._requests = self._counter(
+            "api_requests",
+            "Attempts at requests to the API server, by verb, resource and HTTP status; code=unreachable if there was no answer",
+            *("verb", "resource", "code"),
+        )
+        Gauge(
+            "dra_driver_build_info",
+            "Always 1; the labels say which version of the driver and of Python runs",
+            ["version", "python_version"],
+            registry=self.registry,
+        ).labels(__version__, platform.python_version()).set(1)
         self._leads = Gauge(
             "dra_driver_leader",
             "Whether this process publishes and sweeps for its node (1) or stands by (0)",
@@ -299,6 +313,8 @@ class Metrics:
                 self._leads.set(leads)
             case ObjectUnreadable(resource=resource):
                 self._unreadable.labels(resource).inc()
+            case ApiAnswered(verb, resource, code):
+                self._requests.labels(verb, resource, code).inc()
             case ThreadFailed(thread=thread):
                 self._threads.labels(thread).inc()
             case _:

@@ -90,8 +90,8 @@ class HttpKubeApi:
         clock: Callable[[], float] = time.monotonic,
         observe: Observer = ignore,
     ) -> None:
-        """`observe` gets one event for each object that cannot be read."""
-        self._transport = Transport(connection, sleep=sleep, clock=clock)
+        """`observe` gets one event for each attempt at a request, and one for each object that cannot be read."""
+        self._transport = Transport(connection, sleep=sleep, clock=clock, observe=observe)
         self._server = connection.shown_server
         self._driver = driver
         self._node = node

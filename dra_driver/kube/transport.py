@@ -40,6 +40,7 @@ from dra_driver.kube.failures import (
     unreachable,
 )
 from dra_driver.kube.strict import Undecodable, decode
+from dra_driver.model.events import ApiAnswered, Observer, ignore
 
 DEADLINE_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
@@ -93,12 +94,14 @@ class Transport:
         sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
         deadline_seconds: float = DEADLINE_SECONDS,
+        observe: Observer = ignore,
     ) -> None:
         self._connection = connection
         self._closed = Event()
         self._sleep = sleep or self._closed.wait
         self._clock = clock
         self._deadline_seconds = deadline_seconds
+        self._observe = observe
         self._lock = Lock()
         self._pool: urllib3.PoolManager | None = None
         self._pool_context: ssl.SSLContext | None = None
@@ -184,16 +187,22 @@ class Transport:
             body = msgspec.json.encode(exchange.body)
         if exchange.query is None or "watch" not in exchange.query:
             headers["Accept-Encoding"] = "gzip"
-        return self._current_pool().request(
-            exchange.method,
-            self._connection.server.rstrip("/") + exchange.target,
-            headers=headers,
-            body=body,
-            timeout=timeout,
-            retries=False,
-            redirect=False,
-            preload_content=False,
-        )
+        code = "unreachable"
+        try:
+            response = self._current_pool().request(
+                exchange.method,
+                self._connection.server.rstrip("/") + exchange.target,
+                headers=headers,
+                body=body,
+                timeout=timeout,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            code = str(response.status)
+            return response
+        finally:
+            self._observe(ApiAnswered(exchange.call.verb, exchange.call.resource, code))
 
     def _read(
         self, exchange: Exchange, response: urllib3.BaseHTTPResponse, deadline: float

@@ -11,7 +11,7 @@ Ordinary init containers are not listed.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from dra_driver.errors import DriverError
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
 from dra_driver.kubelet.sockets import text_of
 from dra_driver.model.ids import (
+    DeviceKey,
     DeviceName,
     DriverName,
     PoolName,
@@ -30,6 +31,7 @@ from dra_driver.model.ids import (
 )
 from dra_driver.model.plugin import PodUnits
 from dra_driver.model.state import PodDevice, Unknown
+from dra_driver.model.usage import ContainerUse
 
 METHOD = "/v1.PodResourcesLister/List"
 ALLOCATABLE_METHOD = "/v1.PodResourcesLister/GetAllocatableResources"
@@ -93,6 +95,19 @@ def plugin_devices(socket: Path) -> frozenset[PodUnits] | Unknown:
     )
 
 
+def container_uses(socket: Path) -> tuple[ContainerUse, ...] | Unknown:
+    """The devices and units that the containers of active pods have, of all drivers; or `Unknown` with the reason. Without claims before 1.34."""
+    response = _list(socket)
+    if isinstance(response, Unknown):
+        return response
+    return tuple(
+        use
+        for pod in response.pod_resources
+        for container in pod.containers
+        for use in (*_claims_of(pod, container), *_units_of(pod, container))
+    )
+
+
 def allocatable(socket: Path) -> Mapping[str, int] | Unknown:
     """What device plugins offer on this node, as device counts by extended resource name; or `Unknown` with the reason."""
     response = _call(
@@ -145,6 +160,30 @@ def _call(socket: Path, method: str, request: Any, answer: type[Any]) -> Any | U
 def _lists_claims(version: str) -> bool:
     match = _VERSION.match(version)
     return match is not None and (int(match[1]), int(match[2])) >= FIRST_LISTING_VERSION
+
+
+def _claims_of(pod: pb.PodResources, container: pb.ContainerResources) -> Iterator[ContainerUse]:
+    for claim in container.dynamic_resources:
+        for device in claim.claim_resources:
+            key = DeviceKey(
+                PoolName(device.pool_name),
+                DeviceName(device.device_name),
+                ShareId(device.share_id),
+            )
+            yield ContainerUse(
+                pod.namespace, pod.name, container.name, claim=claim.claim_name, device=key
+            )
+
+
+def _units_of(pod: pb.PodResources, container: pb.ContainerResources) -> Iterator[ContainerUse]:
+    for devices in container.devices:
+        yield ContainerUse(
+            pod.namespace,
+            pod.name,
+            container.name,
+            resource=ResourceName(devices.resource_name),
+            units=frozenset(map(UnitId, devices.device_ids)),
+        )
 
 
 def _held(response: pb.ListPodResourcesResponse) -> list[PodDevice]:

@@ -285,6 +285,15 @@ class ObjectUnreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiAnswered:
+    """The end of one attempt at a request to the API server. `code` is the HTTP status, or "unreachable" if there was no answer."""
+
+    verb: str
+    resource: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadFailed:
     """A long-lived thread failed with an unexpected error. It runs again after `delay_seconds`; 0 means that it does not."""
 
@@ -317,7 +326,7 @@ SliceEvent = (
     | NameEvaded
 )
 DeviceEvent = DeviceVanished | DeviceNotClean | DeviceHealthChanged | DeviceErrors
-ProcessEvent = Recovered | Leading | ObjectUnreadable | ThreadFailed
+ProcessEvent = Recovered | Leading | ObjectUnreadable | ApiAnswered | ThreadFailed
 DriverEvent = OwnershipEvent | PluginEvent | OwnNodeEvent | SliceEvent | DeviceEvent | ProcessEvent
 
 Observer = Callable[[DriverEvent], None]

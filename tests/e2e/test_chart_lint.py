@@ -4,6 +4,7 @@
 By the real helm. Clusters that the test bed does not have (older kubelets, no DRA) are played by their answers to discovery.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -532,6 +533,37 @@ def test_a_service_monitor_finds_the_metrics_service(render: Render) -> None:
     pods = daemonset(objects)["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= pods.items()
     assert of_kind(render(values="metrics: {service: {enabled: false}}"), "Service") == []
+
+
+def test_alerts_link_to_the_runbook_and_watch_this_releases_job(render: Render) -> None:
+    values = "metrics: {names: [own, dcgm], rules: {enabled: true, runbookUrl: 'https://wiki.example.com/gpu'}}"
+    (rule,) = of_kind(render(values=values), "PrometheusRule")
+    groups = {group["name"]: group["rules"] for group in rule["spec"]["groups"]}
+    assert list(groups) == ["dra-driver", "dra-driver-dcgm"]
+    for one in (*groups["dra-driver"], *groups["dra-driver-dcgm"]):
+        url = one["annotations"]["runbook_url"]
+        assert url == f"https://wiki.example.com/gpu#{one['alert'].lower()}"
+    assert 'up{job="dra-driver-metrics"} == 0' in groups["dra-driver"][0]["expr"]
+    assert of_kind(render(), "PrometheusRule") == []
+
+
+def test_dashboards_are_found_by_grafanas_sidecar(render: Render) -> None:
+    values = "metrics: {dashboards: {enabled: true, namespace: monitoring}}"
+    boards = [
+        found
+        for found in of_kind(render(values=values), "ConfigMap")
+        if "-dashboard-" in found["metadata"]["name"]
+    ]
+    assert [next(iter(found["data"])) for found in boards] == [
+        "dra-driver-fleet.json",
+        "dra-driver-node.json",
+        "dra-driver-workload.json",
+    ]
+    for found in boards:
+        assert found["metadata"]["namespace"] == "monitoring"
+        assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+        for text in found["data"].values():
+            json.loads(text)
 
 
 def test_cleanup_runs_instead_of_the_driver_with_the_same_rights(render: Render) -> None:

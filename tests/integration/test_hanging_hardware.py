@@ -170,3 +170,32 @@ def test_what_hangs_at_the_end_keeps_its_locks_as_long_as_the_process(
     node.kubelet.restart()
     node.start_registered("--simulated-faults", str(faults))
     node.kubelet.unprepare(DRIVER, [claim])
+
+
+def test_a_scrape_is_answered_while_the_hardware_hangs(node: Stage, faults: Path) -> None:
+    names = ("--metrics-names", "own,dcgm")
+    node.start_registered(
+        "--simulated-faults", str(faults), "--http-address", "127.0.0.1:0", *names
+    )
+
+    def shown(name: str, label: str) -> list[str]:
+        lines = page(node, "/metrics")[1].splitlines()
+        return [line for line in lines if line.startswith(f"{name}{{") and label in line]
+
+    free = 'claim="",container="",device="gpu-0"'
+    wait_for(lambda: shown("dra_driver_device_utilization_ratio", free), "the first sample")
+    assert shown("DCGM_FI_DEV_GPU_UTIL", 'dra_device_name="gpu-0"')
+    claim = node.claim("one", ["gpu-0"])
+    assert node.kubelet.prepare(DRIVER, [claim])[claim.uid]
+    held = 'claim="one",container="main",device="gpu-0"'
+    wait_for(lambda: shown("dra_driver_device_allocated", held), "the claim")
+    assert shown("dra_driver_device_memory_used_bytes", held)
+    assert shown("dra_driver_claim_device_seconds_total", 'claim="one",device="gpu-0"')
+    assert shown("dra_driver_api_requests_total", 'code="200",resource="resourceclaims",verb="get"')
+    hang(faults)
+    before = page(node, "/metrics")
+    after = page(node, "/metrics")
+    assert (before[0], after[0]) == (200, 200)
+    assert "dra_driver_prepared_claims 1.0" in after[1]
+    assert '"event": "usage_not_sampled"' not in node.log()
+    assert node.stop() == 0

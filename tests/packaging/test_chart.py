@@ -330,6 +330,7 @@ FREE = {
     "seLinuxOptions",
     "appArmorProfile",
     "metrics.serviceMonitor.labels",
+    "metrics.rules.labels",
 }
 
 

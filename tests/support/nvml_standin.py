@@ -13,7 +13,7 @@ from typing import Any
 
 import pynvml
 
-from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigDevice, Node
+from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, Memory, MigDevice, Node
 
 NOT_SUPPORTED, NOT_FOUND, TIMEOUT, FUNCTION_NOT_FOUND = 3, 6, 10, 13
 RECOVERY, ECC, RETIRED, LINK_COUNT, LINK_STATE = 230, 4, 31, 91, 165
@@ -183,8 +183,31 @@ class StandIn:
     def _nvmlDeviceGetTemperature(self, handle: "Handle", sensor: int) -> int:  # noqa: N802
         return _there(self._gpu(handle).temperature)
 
+    def _nvmlDeviceGetUtilizationRates(self, handle: "Handle") -> Any:  # noqa: N802
+        return SimpleNamespace(gpu=50, memory=25)
+
+    def _nvmlDeviceGetPowerUsage(self, handle: "Handle") -> int:  # noqa: N802
+        return 350_500
+
+    def _nvmlDeviceGetEnforcedPowerLimit(self, handle: "Handle") -> int:  # noqa: N802
+        return 400_000
+
+    def _nvmlDeviceGetClockInfo(self, handle: "Handle", clock: int) -> int:  # noqa: N802
+        return {1: 1410, 2: 1215}[clock]
+
+    def _nvmlDeviceGetCurrentClocksEventReasons(self, handle: "Handle") -> int:  # noqa: N802
+        return 0x4
+
+    def _nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: "Handle") -> int:  # noqa: N802
+        return 0x8
+
+    def _nvmlDeviceGetTotalEccErrors(self, handle: "Handle", kind: int, counter: int) -> int:  # noqa: N802
+        return {(0, 0): 3, (1, 0): 1}[kind, counter]
+
     def _nvmlDeviceGetMemoryInfo(self, handle: "Handle", version: int = 0) -> Any:  # noqa: N802
         memory = _there(self._gpu(handle).memory)
+        if handle.mig is not None:
+            return Memory(total=self._mig(handle).memory_mib << 20, used=1 << 30)
         if version and memory.reserved is None:
             raise pynvml.NVMLError(FUNCTION_NOT_FOUND)
         return memory

@@ -7,7 +7,7 @@ containers get. A node without NVIDIA's GPUs costs a look into sysfs: no process
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Self
@@ -30,15 +30,18 @@ from dra_driver.backends.nvidia.options import HealthOptions, NvidiaOptions
 from dra_driver.backends.nvidia.plugin.choice import ConfigOfNode
 from dra_driver.backends.nvidia.plugin.config import ignored_xids
 from dra_driver.backends.nvidia.recorded import PlayedHardware, node_of
+from dra_driver.backends.nvidia.usage import UsageOfGpus
 from dra_driver.backends.recording import Snapshot
 from dra_driver.backends.sysfs import pci_address
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import InUse, Lease
 from dra_driver.model.names import HARDWARE_NOT_READY
 from dra_driver.model.slices import Problem
+from dra_driver.model.usage import DeviceUsage
 
 NAME = "nvidia"
 """Of the entry point, for snapshots."""
@@ -71,6 +74,8 @@ class NvidiaBackend:
         self._sysfs = None if sysfs is None else Path(options.host_root) / sysfs
         self._left_out = LEFT_OUT
         self._answered = Node()
+        self._devices: tuple[AllocatableDevice, ...] = ()
+        self._usage = UsageOfGpus(self._hardware, clock=clock)
         self.plugin_policy = ConfigOfNode(options.device_plugin, os.environ)
         self._options = _with_variables(options.health)
         self._book = HealthBook(self._options, clock=clock)
@@ -117,6 +122,7 @@ class NvidiaBackend:
         node = self._hardware.look()
         known = self._with_silent_gpus(node)
         found = inventory(known, self._book.judge(known), left_out=self._left_out)
+        self._devices = found.devices
         return self._leases.judged(node, found, leased)
 
     def _with_silent_gpus(self, node: Node) -> Node:
@@ -136,6 +142,10 @@ class NvidiaBackend:
         return msgspec.structs.replace(
             node, gpus=silent, system=last.system, mig_profiles=last.mig_profiles
         )
+
+    def usage(self) -> Mapping[DeviceName, DeviceUsage]:
+        """Return what is measured on the devices of the last scan; a GPU that does not answer is left out."""
+        return self._usage.read(self._devices) if self._is_there() else {}
 
     def watch(self, stop: Event) -> Iterator[None]:
         """Yield at each event of the hardware that may change the health of a device. The others are counted at the next look."""

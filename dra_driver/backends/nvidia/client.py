@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigProfile, Node, Process
+from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigProfile, Node, Process, Usage
 from dra_driver.backends.nvidia.hardware.wire import (
     DEADLINES,
     Answer,
@@ -137,6 +137,10 @@ class HardwareProcess:
     def processes(self, uuid: str) -> tuple[Process, ...]:
         """Return the processes on a GPU or MIG device; see `door.Hardware`."""
         return self._told_of("processes", uuid, tuple[Process, ...])
+
+    def usage(self, uuid: str) -> Usage:
+        """Return what is measured on a GPU now; see `door.Hardware`."""
+        return self._told_of("usage", uuid, Usage)
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         """Set the compute mode; see `door.Hardware`."""

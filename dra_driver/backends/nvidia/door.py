@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from threading import Event
 from typing import Protocol
 
-from dra_driver.backends.nvidia.facts import HardwareEvent, Node, Process
+from dra_driver.backends.nvidia.facts import HardwareEvent, Node, Process, Usage
 
 
 class Hardware(Protocol):
@@ -21,6 +21,9 @@ class Hardware(Protocol):
 
     def processes(self, uuid: str) -> tuple[Process, ...]:
         """Return the processes on a GPU or MIG device."""
+
+    def usage(self, uuid: str) -> Usage:
+        """Return what is measured on a GPU now."""
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         """Set the compute mode: 0 default, 3 one process at a time."""

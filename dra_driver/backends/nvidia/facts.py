@@ -256,6 +256,24 @@ class Node(Fact, frozen=True):
     problem: str = ""
 
 
+class Usage(Fact, frozen=True):
+    """What is measured on a GPU now; None: it cannot say it. `mig_memory` is that of its MIG devices, by UUID."""
+
+    gpu_percent: int | None = None
+    memory_percent: int | None = None
+    memory: Memory | None = None
+    temperature: int | None = None
+    power_milliwatts: int | None = None
+    power_limit_milliwatts: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    clock_reasons: int | None = None
+    """nvmlClocksEventReasons: why the clocks are lower than they could be, as bits."""
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    mig_memory: Mapping[str, Memory] = {}
+
+
 class HardwareEvent(Fact, frozen=True):
     """An event of the library: nvmlEventData_t. `gpu_instance` is None for the whole GPU."""
 

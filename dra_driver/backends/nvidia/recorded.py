@@ -7,7 +7,7 @@ from threading import Event, Lock
 import msgspec
 from msgspec.structs import replace
 
-from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, Node, Process
+from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, Node, Process, Usage
 from dra_driver.errors import Permanent
 
 
@@ -74,6 +74,13 @@ class RecordedHardware:
                         and process.compute_instance in (None, one.compute_instance)
                     )
         return ()
+
+    def usage(self, uuid: str) -> Usage:
+        """Return the memory and the temperature that the snapshot has."""
+        for gpu in self._node.gpus:
+            if gpu.uuid == uuid:
+                return Usage(memory=gpu.memory, temperature=gpu.temperature)
+        return Usage()
 
     def set_compute_mode(self, uuid: str, mode: int) -> None:
         """Remember the mode."""

@@ -125,7 +125,8 @@ class Control:
 
     def set(self, gpu: Target, **values: int) -> None:
         """Set temperature, memory_used, recovery_action, compute_mode, mig_enabled, mig_pending, rows_correctable, rows_uncorrectable,
-        rows_pending or rows_failed; of the node cc_feature and cc_ready.
+        rows_pending or rows_failed; utilization and memory_utilization in percent, power_mw, power_limit_mw, sm_clock_mhz, memory_clock_mhz,
+        clock_reasons (bits) or ecc_corrected; of the node cc_feature and cc_ready.
         """
         self._add(gpu, "set", **values)
 

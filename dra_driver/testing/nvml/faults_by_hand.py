@@ -14,7 +14,8 @@ Word = int | str
 OF_GPU = (
     *("temperature", "memory_used", "recovery_action", "compute_mode", "mig_enabled"),
     *("mig_pending", "rows_correctable", "rows_uncorrectable", "rows_pending", "rows_failed"),
-    "retired_pending",
+    *("retired_pending", "utilization", "memory_utilization", "power_mw", "power_limit_mw"),
+    *("sm_clock_mhz", "memory_clock_mhz", "clock_reasons", "ecc_corrected"),
 )
 OF_NODE = ("cc_feature", "cc_ready", "driver_version")
 OF_FABRIC = ("state", "status", "clique", "mask", "summary", "cluster")

@@ -10,6 +10,14 @@ from dra_driver.testing.nvml.layouts import profile_name
 MIB = 1024 * 1024
 _KINDS = {"compute": "COMPUTE", "graphics": "GRAPHICS", "mps": "MPS"}
 _UNKNOWN_MEMORY = (1 << 64) - 1
+IDLE = {
+    "power_mw": 60_000,
+    "power_limit_mw": 400_000,
+    "sm_clock_mhz": 210,
+    "memory_clock_mhz": 1215,
+    "clock_reasons": 1,  # idle
+}
+"""What is measured on each GPU until the control file sets something else. No fact has it."""
 _LARGEST = {"GPUs": 32, "NVLinks": 36, "MIG devices": 16, "processes": 32, "errors": 24}
 
 
@@ -86,6 +94,7 @@ def _gpu(position: int, gpu: Gpu, node: Node) -> str:
             f".bus_id = {text(gpu.pci_bus_id)}",
             f".pci_device = {gpu.pci_device_id or 0}, .pci_subsystem = {gpu.pci_subsystem_id or 0}",
             *(f".{name} = {_number(value)}" for name, value in numbers.items()),
+            *(f".{name} = {value}" for name, value in IDLE.items()),
             *_memory(gpu.memory),
             *_mig(gpu.mig, profiles, gpu.memory),
             *_links(gpu),

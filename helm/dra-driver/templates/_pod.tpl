@@ -85,6 +85,8 @@ seLinuxOptions:
   value: {{ include "dra-driver.cdiDir" . | quote }}
 - name: DRA_DRIVER_HTTP_ADDRESS
   value: {{ printf ":%d" (int .Values.httpPort) | quote }}
+- name: DRA_DRIVER_METRICS_NAMES
+  value: {{ join "," .Values.metrics.names | quote }}
 - name: DRA_DRIVER_LOG_LEVEL
   value: {{ .Values.log.level | quote }}
 - name: DRA_DRIVER_LOG_FORMAT

@@ -311,6 +311,11 @@ def test_what_is_written_about_the_node_is_chosen(tmp_path: Path) -> None:
     ("option", "value", "said"),
     [
         ("node_labels", "yes", "must be one of none, nfd, patch"),
+        (
+            "metrics_names",
+            "own,gcgm",
+            "must be NAME,… with names of own, dcgm, duty-cycle, opentelemetry; 'gcgm' is none",
+        ),
         ("node_label_aliases", "accelerator", "must be KEY=VALUE"),
         ("node_label_aliases", "accelerator=brand", "with a fact of vendor, product, model"),
         ("node_label_aliases", "kubernetes.io/arch=vendor", "belong to Kubernetes"),
@@ -322,3 +327,21 @@ def test_what_is_written_about_the_node_is_chosen(tmp_path: Path) -> None:
 def test_what_must_not_be_written_is_refused(option: str, value: str, said: str) -> None:
     with pytest.raises(Fatal, match=said):
         load(NODE | {option: value}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ()),
+        ("own", ("own",)),
+        ("dcgm, own,dcgm", ("dcgm", "own")),
+        ("duty-cycle,opentelemetry", ("duty-cycle", "opentelemetry")),
+    ],
+)
+def test_the_names_of_metrics_are_a_list(text: str, names: tuple[str, ...]) -> None:
+    assert load({"node_name": "n", "metrics_names": text}, {}).metrics_names == names
+    assert load({"node_name": "n"}, {"DRA_DRIVER_METRICS_NAMES": text}).metrics_names == names
+
+
+def test_devices_are_measured_under_own_names_if_nobody_chooses() -> None:
+    assert load({"node_name": "n"}, {}).metrics_names == ("own",)

@@ -9,6 +9,7 @@ import pytest
 
 from dra_driver.daemon.logs import log_events, make_logger
 from dra_driver.model.events import (
+    ApiAnswered,
     CgroupsNotFound,
     ClaimPrepared,
     ClaimUnprepared,
@@ -245,6 +246,12 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         {"leads": False, "leader": "process 7"},
     ),
     (
+        ApiAnswered("get", "nodes", "200"),
+        "debug",
+        "api_request",
+        {"verb": "get", "resource": "nodes", "code": "200"},
+    ),
+    (
         ThreadFailed("publish", "x", 1.0),
         "error",
         "thread_failed",
@@ -259,7 +266,7 @@ def test_the_table_below_knows_every_event() -> None:
 
 @pytest.mark.parametrize(("event", "level", "name", "pairs"), LINES)
 def test_each_event_is_one_line_of_json(capsys, event, level: str, name: str, pairs) -> None:
-    log_events(make_logger(level="info", form="json"))(event)
+    log_events(make_logger(level="debug", form="json"))(event)
     captured = capsys.readouterr()
     line = json.loads(captured.err)
     assert captured.out == ""

@@ -6,6 +6,7 @@ from prometheus_client import generate_latest
 
 from dra_driver.daemon.metrics import Metrics
 from dra_driver.model.events import (
+    ApiAnswered,
     ClaimPrepared,
     ClaimUnprepared,
     DeviceErrors,
@@ -93,6 +94,10 @@ def samples(metrics: Metrics) -> dict[str, float]:
         ),
         (Leading(leads=True), {"leader": 1}),
         (Leading(leads=False, leader="process 7"), {}),
+        (
+            ApiAnswered("get", "resourceclaims", "404"),
+            {'api_requests_total{code="404",resource="resourceclaims",verb="get"}': 1},
+        ),
         (ThreadFailed("t", "x", 1.0), {'thread_failures_total{thread="t"}': 1}),
     ],
 )

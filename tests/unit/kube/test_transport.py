@@ -20,6 +20,7 @@ from dra_driver.kube.connection import Connection, FixedHeaders, TlsContext, Tls
 from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.transport import LARGEST_BODY_BYTES, Exchange, Transport
 from dra_driver.kube.watch import read_lines
+from dra_driver.model.events import ApiAnswered, DriverEvent
 from dra_driver.testing.fake_api import Answer, FakeApi, Object, Reset, refusal
 from tests.support.connect_proxy import copy
 
@@ -521,3 +522,24 @@ def test_what_is_being_tried_again_ends_when_the_transport_is_closed(api: FakeAp
         assert isinstance(asked.exception(timeout=300), Temporary)
     # Without the close there would be more than a dozen.
     assert len(api.requests) < 5
+
+
+def test_each_attempt_is_told_with_its_status(api: FakeApi, time: Time) -> None:
+    told: list[DriverEvent] = []
+    transport = Transport(
+        Connection(api.url), sleep=time.sleep, clock=time.clock, observe=told.append
+    )
+    api.faults.status(503)
+    transport.request(NODES)
+    assert told == [ApiAnswered("list", "nodes", "503"), ApiAnswered("list", "nodes", "200")]
+    transport.close()
+
+
+def test_an_attempt_without_an_answer_is_told_as_unreachable(time: Time) -> None:
+    told: list[DriverEvent] = []
+    nobody = Connection("http://127.0.0.1:1")
+    transport = Transport(nobody, sleep=time.sleep, clock=time.clock, observe=told.append)
+    with pytest.raises(Temporary):
+        transport.request(CREATE)
+    assert told == [ApiAnswered("create", "nodes", "unreachable")]
+    transport.close()

@@ -9,11 +9,25 @@ import pytest
 
 from dra_driver.errors import Temporary
 from dra_driver.kubelet.pb import podresources_v1_pb2 as pb
-from dra_driver.kubelet.pod_resources import PodResources, allocatable, plugin_devices
+from dra_driver.kubelet.pod_resources import (
+    PodResources,
+    allocatable,
+    container_uses,
+    plugin_devices,
+)
 from dra_driver.kubelet.sockets import SocketServer, service, unary
-from dra_driver.model.ids import DeviceName, DriverName, PoolName, ResourceName, ShareId, UnitId
+from dra_driver.model.ids import (
+    DeviceKey,
+    DeviceName,
+    DriverName,
+    PoolName,
+    ResourceName,
+    ShareId,
+    UnitId,
+)
 from dra_driver.model.plugin import PodUnits
 from dra_driver.model.state import PodDevice, Unknown
+from dra_driver.model.usage import ContainerUse
 from dra_driver.testing.fake_kubelet import FakeKubelet
 from tests.support.plugin_calls import GPU, unit
 from tests.support.plugins import BarePlugin
@@ -215,3 +229,29 @@ def test_without_a_kubelet_nobody_knows_the_units(root: Path) -> None:
     found = plugin_devices(root / "none.sock")
     assert isinstance(found, Unknown)
     assert found.reason.startswith(f"no socket {root}/none.sock: No such file or directory; ")
+
+
+def test_containers_are_named_with_what_they_have(kubelet: Kubelet) -> None:
+    device = pb.ClaimResource(
+        driver_name="d", pool_name="node-1", device_name="gpu-0", share_id="s1"
+    )
+    kubelet.holds(device)
+    units = pb.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=["a", "b"])
+    kubelet.response.pod_resources[0].containers[0].devices.append(units)
+    key = DeviceKey(PoolName("node-1"), DeviceName("gpu-0"), ShareId("s1"))
+    assert container_uses(kubelet.socket) == (
+        ContainerUse(
+            "default",
+            "a",
+            "side",
+            resource=ResourceName("nvidia.com/gpu"),
+            units=frozenset({UnitId("a"), UnitId("b")}),
+        ),
+        ContainerUse("default", "a", "main", claim="one", device=key),
+    )
+
+
+def test_without_a_kubelet_nobody_knows_the_containers(root: Path) -> None:
+    found = container_uses(root / "none.sock")
+    assert isinstance(found, Unknown)
+    assert "none.sock" in found.reason

@@ -156,6 +156,11 @@ class Scanner:
                 return index
         return None
 
+    def migs(self, index: int) -> tuple[str, ...]:
+        """Return the UUIDs of a GPU's MIG devices, as of the last look at it."""
+        gpu = self._of(index).gpu
+        return () if gpu is None or gpu.mig is None else tuple(one.uuid for one in gpu.mig.devices)
+
     def forget_migs(self) -> None:
         """Something changed MIG devices: the next look at each GPU reads them again."""
         with self._mutex:

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from dra_driver.backends.nvidia.facts import Gpu, MigProfile, Process
+from dra_driver.backends.nvidia.facts import Gpu, MigProfile, Process, Usage
 from dra_driver.backends.nvidia.hardware import pci
 from dra_driver.backends.nvidia.hardware.ask import Asker
 from dra_driver.backends.nvidia.hardware.events import EventSet
@@ -23,6 +23,7 @@ from dra_driver.backends.nvidia.hardware.nvml import (
 )
 from dra_driver.backends.nvidia.hardware.open_files import computing_on
 from dra_driver.backends.nvidia.hardware.scan import Scanner
+from dra_driver.backends.nvidia.hardware.usage import UsageReader
 from dra_driver.backends.nvidia.hardware.wire import Happened, Listing, Request
 
 COMPUTE_MODES = range(4)  # default, exclusive thread (not any more), prohibited, exclusive process
@@ -57,6 +58,7 @@ class Verbs:
         self._host_root = host_root
         self._sysfs = Path(host_root, "sys")
         self._proc = Path(host_root, "proc")
+        self._usages = UsageReader(nvml)
         self._mutex = Lock()
         self._scanner: Scanner | None = None
         self._found: Found | None = None
@@ -69,6 +71,7 @@ class Verbs:
             "gpu": lambda request: self.gpu(request.index),
             "mig_profiles": lambda request: self.mig_profiles(request.index),
             "processes": self.processes,
+            "usage": self.usage,
             "set_compute_mode": self.set_compute_mode,
             "set_time_slice": self.set_time_slice,
             "let_go": lambda _: self.let_go(),
@@ -100,6 +103,10 @@ class Verbs:
     def processes(self, request: Request) -> tuple[Process, ...]:
         """Return the processes on a GPU or MIG device."""
         return self._scan(lambda scanner: self._processes(scanner, request))
+
+    def usage(self, request: Request) -> Usage:
+        """Return what is measured on a GPU, and the memory of its MIG devices."""
+        return self._scan(lambda scanner: self._read_usage(scanner, request))
 
     def set_compute_mode(self, request: Request) -> None:
         """Set the compute mode of a GPU or MIG device."""
@@ -183,6 +190,10 @@ class Verbs:
         listed = {one.pid for one in found}
         found += [one for one in self._unlisted(scanner, request) if one.pid not in listed]
         return tuple(sorted(found, key=lambda process: (process.pid, process.kind)))
+
+    def _read_usage(self, scanner: Scanner, request: Request) -> Usage:
+        index = _index(scanner, request)
+        return self._usages.read(request.uuid, scanner.handle(index), scanner.migs(index))
 
     def _unlisted(self, scanner: Scanner, request: Request) -> Iterator[Process]:
         """The processes of other PID namespaces, which the library does not list.

@@ -28,6 +28,7 @@ DEADLINES: Mapping[str, float] = {
     "gpu": 10.0,
     "mig_profiles": 10.0,
     "processes": 10.0,
+    "usage": 10.0,
     "set_compute_mode": 10.0,
     "set_time_slice": 15.0,
     "let_go": 10.0,

@@ -261,7 +261,7 @@ int nvmlDeviceGetTotalEccErrors(handle device, unsigned type, unsigned counter, 
     ENTER_GPU(device);
     NEED(count && type < 2 && counter < 2);
     if (call.gpu->ecc_uncorrected == ABSENT) return missing(&call);
-    *count = type == 1 ? (unsigned long long)call.gpu->ecc_uncorrected : 0;
+    *count = type == 1 ? (unsigned long long)call.gpu->ecc_uncorrected : call.gpu->ecc_corrected;
     return SUCCESS;
 }
 

@@ -7,7 +7,7 @@
  * rules.c     delays, errors and hangs of single functions
  * state.c     what several processes share: compute modes, time slices, a journal
  * visible.c   which device files this process can open
- * node.c, gpu.c, mig.c, links.c, events.c    the functions of NVML
+ * node.c, gpu.c, usage.c, mig.c, links.c, events.c    the functions of NVML
  */
 #ifndef MOCK_H
 #define MOCK_H
@@ -117,6 +117,9 @@ struct gpu {
     long long ecc_uncorrected; /* ABSENT: the board has no ECC */
     int has_rows, rows_correctable, rows_uncorrectable, rows_pending, rows_failed;
     int retired_pending;
+    unsigned utilization, memory_utilization, power_mw, power_limit_mw, sm_clock_mhz, memory_clock_mhz;
+    unsigned long long clock_reasons; /* nvmlClocksEventReasons */
+    unsigned long long ecc_corrected;
     struct process processes[MAX_PROCESSES];
     unsigned process_count;
     struct failing errors[MAX_ERRORS];

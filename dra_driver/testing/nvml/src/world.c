@@ -165,6 +165,14 @@ static void read_values(struct gpu *gpu, const char *line) {
     gpu->rows_pending = (int)number_of(line, "rows_pending", gpu->rows_pending);
     gpu->rows_failed = (int)number_of(line, "rows_failed", gpu->rows_failed);
     gpu->retired_pending = (int)number_of(line, "retired_pending", gpu->retired_pending);
+    gpu->utilization = (unsigned)number_of(line, "utilization", gpu->utilization);
+    gpu->memory_utilization = (unsigned)number_of(line, "memory_utilization", gpu->memory_utilization);
+    gpu->power_mw = (unsigned)number_of(line, "power_mw", gpu->power_mw);
+    gpu->power_limit_mw = (unsigned)number_of(line, "power_limit_mw", gpu->power_limit_mw);
+    gpu->sm_clock_mhz = (unsigned)number_of(line, "sm_clock_mhz", gpu->sm_clock_mhz);
+    gpu->memory_clock_mhz = (unsigned)number_of(line, "memory_clock_mhz", gpu->memory_clock_mhz);
+    gpu->clock_reasons = (unsigned long long)number_of(line, "clock_reasons", (long long)gpu->clock_reasons);
+    gpu->ecc_corrected = (unsigned long long)number_of(line, "ecc_corrected", (long long)gpu->ecc_corrected);
 }
 
 static void read_gpu_line(struct world *world, struct gpu *gpu, const char *verb, const char *line) {

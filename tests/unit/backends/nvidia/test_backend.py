@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dra_driver.backends.base import BackendContext, policy_reader_of
 from dra_driver.backends.nvidia import backend as module
 from dra_driver.backends.nvidia.backend import NvidiaBackend
-from dra_driver.backends.nvidia.facts import HardwareEvent, Node, Process
+from dra_driver.backends.nvidia.facts import HardwareEvent, Node, Process, Usage
 from dra_driver.backends.nvidia.options import NvidiaOptions
 from dra_driver.backends.nvidia.recorded import RecordedHardware
 from dra_driver.errors import Permanent, Temporary
@@ -205,3 +205,20 @@ def test_the_variables_of_nvidias_device_plugin_count(monkeypatch: pytest.Monkey
     assert reader.read({}, {}).policy.mig_strategy is MigStrategy.MIXED
     assert reader.place == ""
     assert policy_reader_of(object()) is None
+
+
+def test_usage_is_that_of_the_devices_of_the_last_scan(tmp_path: Path):
+    hardware = Scripted(facts_of("t4x2"))
+    backend = backend_of(hardware)
+    assert backend.usage() == {}
+    backend.scan()
+    found = backend.usage()
+    assert found.keys() == {"gpu-0", "gpu-1"}
+    assert found["gpu-0"].memory_total_bytes
+    nobody = backend_of(hardware, tmp_path)
+    nobody.scan()
+    assert nobody.usage() == {}
+
+
+def test_a_recording_measures_nothing_of_a_gpu_that_it_does_not_have():
+    assert RecordedHardware(facts_of("t4x2")).usage("GPU-none") == Usage()

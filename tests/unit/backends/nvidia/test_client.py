@@ -438,3 +438,30 @@ def test_without_a_process_events_wait_and_stop(bed: Bed, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(bed.link, "connect", connect)
     assert list(bed.hardware.events(stop)) == []
+
+
+def test_the_usage_of_a_gpu_is_asked_and_one_that_hangs_is_left_alone(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch)
+    uuids = [gpu.uuid for gpu in bed.hardware.look().gpus]
+    assert bed.hardware.usage(uuids[0]).gpu_percent == 50
+    assert len(bed.hardware.usage(uuids[3]).mig_memory) == 1
+    bed.nvml.hang.add((HANG, 1))
+    assert set(bed.problems()) == {1}
+    asked = bed.nvml.by_gpu[1]
+    with pytest.raises(Temporary):
+        bed.hardware.usage(uuids[1])
+    assert bed.nvml.by_gpu[1] == asked
+    assert bed.hardware.usage(uuids[2]).gpu_percent == 50
+
+
+def test_a_usage_that_hangs_ends_at_its_deadline_and_the_others_go_on(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(wire.DEADLINES, "usage", 0.5)
+    uuids = [gpu.uuid for gpu in bed.hardware.look().gpus]
+    bed.nvml.hang.add(("nvmlDeviceGetUtilizationRates", 1))
+    with pytest.raises(Temporary, match="usage"):
+        bed.hardware.usage(uuids[1])
+    assert bed.hardware.usage(uuids[0]).gpu_percent == 50

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One measurement under each of the names, with the units and labels of each exporter."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from dra_driver.model.api.resource_slice import DeviceAttribute
+from dra_driver.model.device import AttributeValue
+from dra_driver.model.ids import DeviceName
+from dra_driver.model.usage import DeviceUsage, NodeUsage, UsageSample
+from dra_driver.planning.metrics.aliases import SCHEMES
+from dra_driver.planning.metrics.families import Place, said
+from dra_driver.planning.metrics.node import node_families
+from dra_driver.testing.builders import A_DRIVER, A_NODE, A_POOL, a_device
+from tests.support.usage_rows import a_row, a_use
+
+PLACE = Place(A_DRIVER, A_POOL, A_NODE)
+FULL = DeviceUsage(
+    utilization_ratio=0.5,
+    memory_utilization_ratio=0.25,
+    memory_used_bytes=1 << 30,
+    memory_total_bytes=4 << 30,
+    temperature_celsius=61.0,
+    power_watts=350.5,
+    power_limit_watts=700.0,
+    clocks_hertz={"sm": 1980e6, "memory": 2619e6},
+    ecc_errors={"corrected": 3, "uncorrected": 1},
+    throttled={"sw_power_cap": True, "hw_thermal_slowdown": False},
+)
+WHOLE: dict[str, AttributeValue] = {
+    "productName": "NVIDIA H100",
+    "index": 4,
+    "minor": 5,
+    "vendor": "nvidia",
+    "resource.kubernetes.io/pciBusID": "0000:65:00.0",
+}
+NOT_OF_A_DEVICE = (
+    "prepared",
+    "held",
+    "claim",
+    "state",
+    "device_allocated",
+    "device_not",
+    "device_sample",
+)
+
+
+def shown(usage: DeviceUsage, scheme: str, attributes: dict[str, AttributeValue] = WHOLE):
+    node = NodeUsage(
+        (a_device("gpu-0", attributes=attributes),),
+        {DeviceName("gpu-0"): UsageSample(usage, 0.0)},
+        (a_row(),),
+        (a_use(),),
+    )
+    return {
+        (
+            family.exposed,
+            tuple(own for key, own in labels.items() if key in {"clock", "type", "reason"}),
+        ): (labels, value)
+        for family in node_families(node, 0.0, PLACE, [scheme])
+        if not family.name.removeprefix("dra_driver_").startswith(NOT_OF_A_DEVICE)
+        for labels, value in family.series
+    }
+
+
+def values(usage: DeviceUsage, scheme: str) -> dict[str, float]:
+    return {
+        " ".join((name, *own)): value for (name, own), (_, value) in shown(usage, scheme).items()
+    }
+
+
+def labels(scheme: str, attributes: dict[str, AttributeValue] = WHOLE) -> dict[str, str]:
+    (found,) = {
+        tuple(sorted(labels.items()))
+        for labels, _ in shown(DeviceUsage(temperature_celsius=1.0), scheme, attributes).values()
+    }
+    return dict(found)
+
+
+def test_own_names_have_base_units() -> None:
+    assert values(FULL, "own") == {
+        "dra_driver_device_utilization_ratio": 0.5,
+        "dra_driver_device_memory_utilization_ratio": 0.25,
+        "dra_driver_device_memory_used_bytes": 1 << 30,
+        "dra_driver_device_memory_total_bytes": 4 << 30,
+        "dra_driver_device_temperature_celsius": 61.0,
+        "dra_driver_device_power_watts": 350.5,
+        "dra_driver_device_power_limit_watts": 700.0,
+        "dra_driver_device_clock_hertz sm": 1980e6,
+        "dra_driver_device_clock_hertz memory": 2619e6,
+        "dra_driver_device_ecc_errors_total corrected": 3.0,
+        "dra_driver_device_ecc_errors_total uncorrected": 1.0,
+        "dra_driver_device_throttled sw_power_cap": 1.0,
+        "dra_driver_device_throttled hw_thermal_slowdown": 0.0,
+    }
+
+
+def test_dcgm_has_percent_mebibytes_and_megahertz() -> None:
+    assert values(FULL, "dcgm") == {
+        "DCGM_FI_DEV_GPU_UTIL": 50.0,
+        "DCGM_FI_DEV_MEM_COPY_UTIL": 25.0,
+        "DCGM_FI_DEV_FB_USED": 1024.0,
+        "DCGM_FI_DEV_FB_FREE": 3072.0,
+        "DCGM_FI_DEV_GPU_TEMP": 61.0,
+        "DCGM_FI_DEV_POWER_USAGE": 350.5,
+        "DCGM_FI_DEV_SM_CLOCK": 1980.0,
+        "DCGM_FI_DEV_MEM_CLOCK": 2619.0,
+        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 3.0,
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 1.0,
+    }
+
+
+def test_the_duty_cycle_is_in_percent_and_power_in_milliwatts() -> None:
+    assert values(FULL, "duty-cycle") == {
+        "nvidia_gpu_duty_cycle": 50.0,
+        "nvidia_gpu_memory_used_bytes": 1 << 30,
+        "nvidia_gpu_memory_total_bytes": 4 << 30,
+        "nvidia_gpu_temperature_celsius": 61.0,
+        "nvidia_gpu_power_usage_milliwatts": 350500.0,
+    }
+
+
+def test_opentelemetry_has_ratios_and_bytes() -> None:
+    assert values(FULL, "opentelemetry") == {
+        "hw_gpu_utilization_ratio": 0.5,
+        "hw_gpu_memory_usage_bytes": 1 << 30,
+        "hw_gpu_memory_limit_bytes": 4 << 30,
+        "hw_gpu_memory_utilization_ratio": 0.25,
+        "hw_temperature_celsius": 61.0,
+        "hw_power_watts": 350.5,
+    }
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_the_hardware_cannot_say_has_no_series(scheme: str) -> None:
+    assert values(DeviceUsage(), scheme) == {}
+    half = values(DeviceUsage(memory_used_bytes=5), scheme)
+    assert len(half) == 1
+    no_memory = values(DeviceUsage(memory_used_bytes=0, memory_total_bytes=0), scheme)
+    assert "hw_gpu_memory_utilization_ratio" not in no_memory
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_names_are_those_of_prometheus(scheme: str) -> None:
+    for measure in SCHEMES[scheme][0]:
+        assert re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", measure.name)
+        assert not measure.name.endswith("_total")
+
+
+def test_the_labels_of_dcgm_name_gpu_and_claim() -> None:
+    assert labels("dcgm") == {
+        "gpu": "4",
+        "UUID": "uuid-gpu-0",
+        "device": "nvidia5",
+        "modelName": "NVIDIA H100",
+        "Hostname": A_NODE,
+        "pci_bus_id": "0000:65:00.0",
+        "GPU_I_PROFILE": "",
+        "namespace": "default",
+        "pod": "train-0",
+        "container": "main",
+        "dra_claim_name": "train",
+        "dra_claim_namespace": "default",
+        "dra_driver_name": A_DRIVER,
+        "dra_pool_name": A_POOL,
+        "dra_device_name": "gpu-0",
+        "dra_mig_profile": "",
+        "dra_mig_device_uuid": "",
+    }
+
+
+def test_a_partition_has_the_uuid_of_its_gpu_and_its_own() -> None:
+    found = labels("dcgm", {"parentUUID": "GPU-1", "profile": "1g.10gb", "minor": 2})
+    assert found["UUID"] == "GPU-1"
+    assert found["dra_mig_device_uuid"] == "uuid-gpu-0"
+    assert found["GPU_I_PROFILE"] == found["dra_mig_profile"] == "1g.10gb"
+    assert found["gpu"] == "2"
+
+
+def test_a_device_without_numbers_has_its_name() -> None:
+    found = labels("dcgm", {})
+    assert (found["gpu"], found["device"]) == ("gpu-0", "gpu-0")
+    assert labels("duty-cycle", {})["gpu"] == "gpu-0"
+
+
+def test_the_labels_of_the_duty_cycle_and_of_opentelemetry() -> None:
+    who = {"namespace": "default", "pod": "train-0", "container": "main", "claim": "train"}
+    assert labels("duty-cycle") == {
+        "minor_number": "5",
+        "gpu": "4",
+        "uuid": "uuid-gpu-0",
+        "name": "NVIDIA H100",
+        **who,
+    }
+    assert labels("opentelemetry") == {
+        "hw_id": "uuid-gpu-0",
+        "hw_name": "gpu-0",
+        "hw_type": "gpu",
+        "hw_model": "NVIDIA H100",
+        "hw_vendor": "nvidia",
+        "hw_driver_version": "",
+        "hw_parent": "",
+        "k8s_namespace_name": "default",
+        "k8s_pod_name": "train-0",
+        "k8s_container_name": "main",
+    }
+
+
+def test_a_list_is_no_label() -> None:
+    device = a_device("gpu-0")
+    odd = structs.replace(device.api, attributes={"a": DeviceAttribute(string_values=["x"])})
+    assert said(replace(device, api=odd), "a") == ""
