@@ -73,6 +73,20 @@ def test_all_attributes(dra: Command, capsys: Printed) -> None:
     assert "memory=80Gi   index=0,productName=Example H100\n" in out
 
 
+def test_what_is_left_is_told_in_memory_or_else_in_the_first_capacity(
+    live: Command, api: FakeApi, capsys: Printed
+) -> None:
+    def shared(name: str, **amounts: str) -> dict[str, object]:
+        capacity = {key: {"value": value} for key, value in amounts.items()}
+        return gpu(name, allowMultipleAllocations=True, capacity=capacity)
+
+    several = shared("gpu-0", cores="9", memory="80Gi"), shared("gpu-1", slots="7", cores="9")
+    api.put("resourceslices", device_slice("n2", *several, shared("gpu-2")))
+    assert live("devices", "--node", "n2", "--driver", "gpu.example.com", "--no-headers") == 0
+    shown = [line.split("   ")[-1].strip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["20Gi of 80Gi", "9 of 9", "free"]
+
+
 def test_only_devices_that_a_namespace_has(dra: Command, capsys: Printed) -> None:
     assert dra("devices", "-n", "team", "--no-headers") == 0
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["gpu-1", "gpu-0"]
