@@ -255,6 +255,29 @@ def test_a_right_that_is_missing(live: Command, api: FakeApi, capsys: Printed) -
     )
 
 
+@pytest.mark.parametrize(
+    ("resource", "words", "answer"),
+    [
+        ("nodes", ["claims", "-A", "--node", "n9"], (0, "there is no claim that is asked about")),
+        ("resourceslices", ["devices", "--driver", "x"], (3, "not in the answer: the devices; ")),
+        ("deviceclasses", ["free", "x"], (3, "not in the answer: the classes; ")),
+    ],
+)
+def test_what_could_not_be_read_may_exist(
+    live: Command,
+    api: FakeApi,
+    capsys: Printed,
+    resource: str,
+    words: list[str],
+    answer: tuple[int, str],
+) -> None:
+    api.faults.add(refusal(403), verb="list", resource=resource)
+    code, begin = answer
+    assert live(*words) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"dra-driver: {begin}")
+
+
 def test_the_claims_of_one_namespace_need_no_other_right(
     live: Command, api: FakeApi, capsys: Printed
 ) -> None:
