@@ -13,6 +13,7 @@ COPY hack/image /source/hack/image
 COPY requirements /source/requirements
 COPY pyproject.toml README.md LICENSE /source/
 COPY deviceclasses /source/deviceclasses
+COPY docs/man /source/docs/man
 COPY dra_driver /source/dra_driver
 RUN ["python3", "/source/hack/image/collect.py", "--root", "/image"]
 

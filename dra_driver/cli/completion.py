@@ -70,7 +70,8 @@ _dra_driver() {
     (( ${#candidates} )) && _describe 'dra-driver' candidates "${options[@]}"
     (( directive & 4 )) || _files
 }
-if [[ $funcstack[1] == _dra_driver ]]; then
+# zsh calls the file _dra-driver as a function of this name; a script that is sourced registers itself.
+if [[ ${funcstack[1]} == _dra-driver ]]; then
     _dra_driver "$@"
 else
     compdef _dra_driver dra-driver kubectl-dra
@@ -80,7 +81,9 @@ fi
 _FISH = r"""
 # fish completion of dra-driver and kubectl-dra
 function __dra_driver_complete
-    set -l words (commandline -opc) (commandline -ct)
+    set -l current (commandline -ct)
+    set -q current[1]; or set current ''
+    set -l words (commandline -opc) $current
     set -l lines ($words[1] __complete $words[2..-1] 2>/dev/null)
     set -l directive 0
     if set -q lines[1]; and string match -qr '^:\d+$' -- $lines[-1]

@@ -3,7 +3,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -77,7 +77,7 @@ class Asked:
         overview = Overview(state)
         namespace = self._namespace()
         gaps = gaps_of(overview.state, self.chosen.command, namespace=namespace)
-        self._check(overview, gaps)
+        self._check(overview)
         limits = Chosen(self.chosen.node, self.chosen.driver, namespace, self.labels)
         return self._answer(overview, limits, gaps)
 
@@ -100,24 +100,24 @@ class Asked:
             return "" if getattr(self.chosen, "all_namespaces", False) else given
         return self.target.namespace if self.target else cluster.DEFAULT_NAMESPACE
 
-    def _check(self, overview: Overview, gaps: Sequence[Gap]) -> None:
+    def _check(self, overview: Overview) -> None:
         """Raise Permanent if a node, driver or class is asked about that the cluster does not have. What is unread may exist."""
-        unread = {gap.resource for gap in gaps}
+        state = overview.state
         node, driver = self.chosen.node, self.chosen.driver
-        nodes = {one.metadata.name for one in overview.state.nodes}
-        if node and node not in nodes and "nodes" not in unread:
+        nodes = {one.metadata.name for one in state.nodes}
+        if node and node not in nodes and not state.gaps("nodes"):
             raise Permanent(
                 f"there is no node {node}; `kubectl get nodes` lists them, or leave --node out"
             )
         drivers = sorted(overview.fleet.drivers)
-        if driver and driver not in drivers and "resourceslices" not in unread:
+        if driver and driver not in drivers and not state.gaps("resourceslices"):
             there = ", ".join(drivers) or "none at all"
             raise Permanent(
                 f"no driver {driver} publishes ResourceSlices in this cluster; those that do: {there}"
             )
         wanted = getattr(self.chosen, "device_class", "")
         classes = sorted(overview.fleet.classes)
-        if wanted and wanted not in classes and "deviceclasses" not in unread:
+        if wanted and wanted not in classes and not state.gaps("deviceclasses"):
             there = ", ".join(classes) or "none at all"
             raise Permanent(f"there is no DeviceClass {wanted}; there are: {there}")
 
@@ -195,7 +195,7 @@ class Printed:
         for key in sorted(self._rows.keys() - there.keys()):
             render.line(render.plain(f"{'/'.join(key)} is gone"))
         self._rows = there
-        for note in found.notes if there else (found.empty,):
+        for note in found.notes if there else filter(None, (found.empty,)):
             self.tell(note)
 
     def tell(self, text: str) -> None:

@@ -2,7 +2,7 @@
 """This module formats the answers of `kubectl dra devices`, `claims`, `free` and `usage` as columns, as kubectl does."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dra_driver.cli.render import GREEN, RED, YELLOW
@@ -60,7 +60,12 @@ class Look:
 
 
 def sheet(document: Document, look: Look) -> Sheet:
-    """Return the answer in columns."""
+    """Return the answer in columns. Where something could not be read, nothing is said about an empty answer."""
+    found = _sheet(document, look)
+    return replace(found, empty="") if document.not_read else found
+
+
+def _sheet(document: Document, look: Look) -> Sheet:
     match document:
         case ClusterDevices():
             return _devices(document, look)

@@ -37,7 +37,7 @@ from dra_driver.model.api.resource_claim import (
 )
 from dra_driver.model.cluster import ClusterState
 
-FREE, PARTLY_FREE, NOT_KNOWN = "free", "partly free", "not known"
+FREE, PARTLY_FREE, NOT_KNOWN, NOT_USABLE = "free", "partly free", "not known", "not usable"
 _STATES: Mapping[type, str] = {
     HeldByClaim: "in use",
     CapacityConsumed: "in use",
@@ -53,6 +53,7 @@ _CLOSED = frozenset(
     f"node.kubernetes.io/{name}" for name in ("not-ready", "unreachable", "unschedulable")
 )
 """Taints of nodes that take no new pod, whatever they ask for. Other taints are for pods that ask for no devices."""
+_LEAST = "1"
 ONE_DEVICE = ExactDeviceRequest(allocation_mode="ExactCount", count=1)
 
 
@@ -95,7 +96,7 @@ class Overview:
         """Return the word of the column FREE."""
         reason = self.against(device)
         if reason is not None:
-            return _STATES.get(type(reason), "not usable")
+            return _STATES.get(type(reason), NOT_USABLE)
         if any(not gap.name for gap in self.state.gaps("resourceclaims")):
             return NOT_KNOWN
         return PARTLY_FREE if self.fleet.held.shares.get(device.id) else FREE
@@ -121,8 +122,13 @@ class Overview:
     def _state_of(self, device: SliceDevice) -> DeviceState:
         if not self.is_shared(device):
             return self._any_request
-        # Without an amount a request takes the default of the driver's policy, or all. A smaller share may be left.
-        asked = {name: str(one) for name, one in self.largest_share(device).items() if one.nanos}
+        # Without an amount a request takes the default of the driver's policy, or all. A smaller share may be left. Where none is left,
+        # the request asks for the least, which the policy rounds up, so that the reason says what is missing.
+        asked = {
+            name: str(one) if one.nanos else _LEAST
+            for name, one in self.largest_share(device).items()
+            if device.capacity[name].nanos > 0
+        }
         capacity = CapacityRequirements(requests={**asked}) if asked else None
         body = ExactDeviceRequest(allocation_mode="ExactCount", count=1, capacity=capacity)
         return DeviceState(self.fleet, _request(body), self._nodes)

@@ -5,7 +5,10 @@ import shutil
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PARTS = ("dra_driver", "deviceclasses", "requirements", "pyproject.toml", "README.md", "LICENSE")
+PARTS = (
+    *("dra_driver", "deviceclasses", "docs/man", "requirements"),
+    *("pyproject.toml", "README.md", "LICENSE"),
+)
 VERSION = "99.0.0"
 # Additive, as every migration of the project is: a table, and a column that an older driver does not name.
 NEXT_SCHEMA = """

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -111,7 +112,9 @@ def test_the_wheel_finds_in_the_build_all_that_it_is_made_of() -> None:
     command = json.loads(inside)
     assert command[:2] == ["python3", "/source/hack/image/collect.py"]
     copied = " ".join(arguments("COPY"))
-    needed = ("pyproject.toml", "README.md", "LICENSE", "deviceclasses", "dra_driver")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    shared = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
+    needed = ("pyproject.toml", "README.md", "LICENSE", "dra_driver", *shared)
     assert [name for name in needed if f"{name} " not in copied] == []
 
 

@@ -42,7 +42,7 @@ def test_each_list_is_shown() -> None:
 def test_every_command_and_state_and_sum_is_named() -> None:
     missing = [name for name in KUBECTL_COMMANDS if f"`kubectl dra {name}" not in PAGE]
     assert missing == ["explain"]
-    states = {*cluster._STATES.values(), cluster.FREE, cluster.NOT_KNOWN}
+    states = {*cluster._STATES.values(), cluster.FREE, cluster.NOT_KNOWN, cluster.NOT_USABLE}
     assert [state for state in states if f"`{state}`" not in PAGE] == []
     assert [by for by in BY if f"`{by}`" not in PAGE] == []
 

@@ -47,7 +47,7 @@ LEFT_OUT = {
     "prometheus_client/twisted/*": "for other web servers",
     "structlog/twisted.py": "for another web server",
     "urllib3/contrib/emscripten/*": "for Python in a browser",
-    "*.data/data/*": "manifests; people apply them from elsewhere",
+    "*.data/data/*": "manifests and man pages; people apply and read them elsewhere",
 }
 
 

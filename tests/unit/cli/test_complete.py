@@ -124,6 +124,8 @@ def test_a_config_file_is_left_to_the_shell() -> None:
         (("devices", "--node", ""), ["n1", "n2"]),
         (("devices", "--driver", ""), ["gpu.example.com", "nic.example.com"]),
         (("free", "g"), ["gpu"]),
+        (("free", "--node", "n1", "g"), ["gpu"]),
+        (("free", "--node=n1", "-w", "g"), ["gpu"]),
         (("why", "-n", "team", "claim/n"), ["claim/next", "claim/notebook"]),
         (("why", "--namespace=team", "claim", "t"), ["train"]),
         (("why", "claim/"), []),

@@ -73,6 +73,20 @@ def test_all_attributes(dra: Command, capsys: Printed) -> None:
     assert "memory=80Gi   index=0,productName=Example H100\n" in out
 
 
+def test_what_is_left_is_told_in_memory_or_else_in_the_first_capacity(
+    live: Command, api: FakeApi, capsys: Printed
+) -> None:
+    def shared(name: str, **amounts: str) -> dict[str, object]:
+        capacity = {key: {"value": value} for key, value in amounts.items()}
+        return gpu(name, allowMultipleAllocations=True, capacity=capacity)
+
+    several = shared("gpu-0", cores="9", memory="80Gi"), shared("gpu-1", slots="7", cores="9")
+    api.put("resourceslices", device_slice("n2", *several, shared("gpu-2")))
+    assert live("devices", "--node", "n2", "--driver", "gpu.example.com", "--no-headers") == 0
+    shown = [line.split("   ")[-1].strip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["20Gi of 80Gi", "9 of 9", "free"]
+
+
 def test_only_devices_that_a_namespace_has(dra: Command, capsys: Printed) -> None:
     assert dra("devices", "-n", "team", "--no-headers") == 0
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["gpu-1", "gpu-0"]
@@ -239,6 +253,29 @@ def test_a_right_that_is_missing(live: Command, api: FakeApi, capsys: Printed) -
         "dra-driver: not in the answer: the nodes of devices with a node selector; you may not list nodes. The ClusterRole …-explain "
         "of the driver's chart gives this right (docs/kubectl-dra.md)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("resource", "words", "answer"),
+    [
+        ("nodes", ["claims", "-A", "--node", "n9"], (0, "there is no claim that is asked about")),
+        ("resourceslices", ["devices", "--driver", "x"], (3, "not in the answer: the devices; ")),
+        ("deviceclasses", ["free", "x"], (3, "not in the answer: the classes; ")),
+    ],
+)
+def test_what_could_not_be_read_may_exist(
+    live: Command,
+    api: FakeApi,
+    capsys: Printed,
+    resource: str,
+    words: list[str],
+    answer: tuple[int, str],
+) -> None:
+    api.faults.add(refusal(403), verb="list", resource=resource)
+    code, begin = answer
+    assert live(*words) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"dra-driver: {begin}")
 
 
 def test_the_claims_of_one_namespace_need_no_other_right(

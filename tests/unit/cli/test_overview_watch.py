@@ -84,16 +84,32 @@ def test_only_rows_that_are_others_are_printed(
     ]
 
 
-def test_ages_alone_are_no_change(tmp_path: Path, api: FakeApi, capsys: Printed) -> None:
-    times = iter(datetime(2030, 1, day, tzinfo=UTC) for day in range(1, 20))
-    top = parser("claims", program=KUBECTL, commands=KUBECTL_COMMANDS)
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [(["claims", "-A"], 4), (["usage"], 1), (["usage", "-o", "yaml"], 24)],
+)
+def test_ages_alone_are_no_change(
+    tmp_path: Path, api: FakeApi, capsys: Printed, words: list[str], lines: int
+) -> None:
+    assert followed_for_days(tmp_path, Steps(lambda: None), *words) == 0
+    assert capsys.readouterr().out.count("\n") == lines
+
+
+def test_a_row_of_which_only_the_age_is_another_is_not_printed_with_others(
+    tmp_path: Path, api: FakeApi, capsys: Printed
+) -> None:
+    steps = Steps(lambda: api.put("resourceclaims", held("new", "gpu-0"), namespace="team"))
+    assert followed_for_days(tmp_path, steps, "claims", "-A") == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[4:]] == ["new"]
+
+
+def followed_for_days(tmp_path: Path, steps: Steps, *words: str) -> int:
+    """Follow the answer; each time the cluster is read or shown, it is a day later."""
+    times = iter(datetime(2030, 1, day, tzinfo=UTC) for day in range(1, 30))
+    top = parser(words[0], program=KUBECTL, commands=KUBECTL_COMMANDS)
     config = str(tmp_path / "config")
-    for words, rows in ((["claims", "-A"], 4), (["usage"], 1)):
-        top = parser(words[0], program=KUBECTL, commands=KUBECTL_COMMANDS)
-        chosen = top.parse_args([*words, "-w", "--no-headers", "--kubeconfig", config])
-        asked = Asked(chosen, EVERYTHING, now=lambda: next(times))
-        assert follow(asked, watch=Steps(lambda: None)) == 0
-        assert capsys.readouterr().out.count("\n") == rows
+    chosen = top.parse_args([*words, "-w", "--no-headers", "--kubeconfig", config])
+    return follow(Asked(chosen, EVERYTHING, now=lambda: next(times)), watch=steps)
 
 
 def test_headers_come_with_the_first_rows(tmp_path: Path, api: FakeApi, capsys: Printed) -> None:

@@ -162,6 +162,7 @@ def test_several_holders_are_sorted_and_the_largest_share_is_what_is_left() -> N
         ("5Gi", {"validRange": {"min": "10Gi", "step": "10Gi"}}, "70Gi", "partly free"),
         ("80Gi", {}, "0", "in use"),
         ("90Gi", {}, "0", "in use"),
+        ("", {"validValues": ["90Gi"], "default": "90Gi"}, "0", "not usable"),
     ],
 )
 def test_the_largest_share_is_one_that_the_policy_allows(taken, policy, left, free) -> None:
@@ -174,7 +175,7 @@ def test_the_largest_share_is_one_that_the_policy_allows(taken, policy, left, fr
     # The scheduler's own search agrees: it gives this share, and no more.
     asked = words.request(capacity={"requests": {"memory": left if left != "0" else "1Gi"}})
     more = words.request(capacity={"requests": {"memory": "80.5Gi" if not taken else "79Gi"}})
-    assert fits(whole, claim(asked)) is (free != "in use")
+    assert fits(whole, claim(asked)) is (free not in ("in use", "not usable"))
     assert not fits(whole, claim(more))
 
 
