@@ -4,6 +4,7 @@
 import argparse
 import difflib
 import io
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ from dra_driver.model.yaml_documents import BadDocument, documents
 SARIF = "sarif"
 WIDEST = 120
 _DECIDING = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+_TEMPLATE = re.compile(rb"(^|[:-][ ])[ ]*\{\{", re.MULTILINE)
+"""A line, or a value without quotes, that begins with {{. In YAML it would be a mapping as a key of a mapping, which nobody writes."""
 _BEGINNING = 1024 * 1024  # of a file, where a template has its first {{
 LARGEST_FIXED = 64 * 1024 * 1024
 
@@ -124,7 +127,7 @@ def _template(file: str) -> Finding | None:
             beginning = opened.read(_BEGINNING)
     except OSError:
         return None  # standard input
-    if b"{{" not in beginning:
+    if not _TEMPLATE.search(beginning):
         return None
     return Finding(
         rule="not-checked",

@@ -100,8 +100,7 @@ def _terms(terms: list[Object], requests: _Requests, found: ChoiceOfNodes) -> No
         return
     all_of: list[list[str]] = []
     for term in terms:
-        expressions = term.get("matchExpressions")
-        conditions = [_condition(one) for one in expressions or ()]
+        conditions = [_condition(one) for one in _expressions(term)]
         about = [one for one in conditions if is_device_label(one.key)]
         if not about:
             return
@@ -130,8 +129,10 @@ def _either(expressions: Sequence[str]) -> str:
 
 def _single_term(terms: list[Object], requests: _Requests, found: ChoiceOfNodes) -> None:
     term = terms[0]
+    if not _expressions(term):
+        return  # a term without expressions matches no node, and goes on doing so
     kept = []
-    for one in term.get("matchExpressions") or ():
+    for one in _expressions(term):
         condition = _condition(one)
         answer: list[str] | NotConverted | None = None
         if is_device_label(condition.key):
@@ -148,6 +149,11 @@ def _single_term(terms: list[Object], requests: _Requests, found: ChoiceOfNodes)
     term.pop("matchExpressions", None)
     if not term:
         terms.clear()
+
+
+def _expressions(term: Object) -> list[Any]:
+    found = term.get("matchExpressions")
+    return found if isinstance(found, list) else []
 
 
 def _condition(expression: object) -> Condition:
@@ -171,7 +177,7 @@ def _preferences(affinity: Object, found: ChoiceOfNodes) -> None:
     preferred = affinity.get(_PREFERRED)
     for one in preferred if isinstance(preferred, list) else ():
         term = _inside(one, "preference") if isinstance(one, dict) else {}
-        for expression in term.get("matchExpressions") or ():
+        for expression in _expressions(term):
             condition = _condition(expression)
             if is_device_label(condition.key):
                 reason = "it is a preference; a claim has firstAvailable for alternatives in an order; it stays"

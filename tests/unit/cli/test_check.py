@@ -118,6 +118,22 @@ def test_what_is_no_manifest_is_no_mistake(capsys: pytest.CaptureFixture[str]) -
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("a: {{ .Values.a }}\nb: [\n", "not-checked"),
+        ("a:\n  - {{ .Values.a }}\n", "not-checked"),
+        ("a: '{{ .Values.a }}'\nb: [\n", "yaml"),
+        ("a: [\n# {{\n", "yaml"),
+    ],
+)
+def test_only_what_is_a_template_is_one(
+    capsys: pytest.CaptureFixture[str], text: str, rule: str
+) -> None:
+    assert main(["check", file(text)]) == (1 if rule == "yaml" else 0)
+    assert f"[{rule}]" in capsys.readouterr().out
+
+
 def test_directories_are_read_as_kubectl_does(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("d/a.yaml", "d/b.json", "d/c.txt", "d/deep/e.yml"):
         file(json.dumps(yaml.safe_load(WARNED)), name)

@@ -524,6 +524,10 @@ def test_several_terms_become_one_selector() -> None:
         ),
         (f"[{{matchExpressions: [{ZONE}]}}, {{matchExpressions: [{IN}]}}]", []),
         ("[{}, {}]", []),
+        ("[{matchExpressions: 3}, {}]", []),
+        ("[{}]", []),
+        ("[{matchExpressions: 3}]", []),
+        ("[{matchFields: [x]}]", []),
         (
             "[{matchExpressions: [{key: gpu-count, operator: Gt, values: ['1']}]}]",
             [
