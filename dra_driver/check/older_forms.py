@@ -29,9 +29,11 @@ WITHDRAWN = (
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
 _INDENT = 2
 _MEMORY = re.compile(
-    r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>\d+)"""
+    r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>\d+)(?=\s*(?:$|&&|\|\||[)?:,]))"""
 )
-"""The form of the first guides. Their numbers are MiB, as nvidia-smi shows them."""
+"""The form of the first guides. Their numbers are MiB, as nvidia-smi shows them. What follows must end the comparison: half of `16 * 1024` would be
+another condition."""
+_DRIVER = re.compile(r"""device\.driver\s*==\s*(?P<quote>['"])(?P<driver>[^'"]+)(?P=quote)""")
 _NOT_EXACT = "the place in the file is not known exactly (an alias, or fields in another order): write it by hand"
 NVIDIA = ".nvidia.com"
 
@@ -157,7 +159,8 @@ def _memory(one: Given, driver: str) -> Iterator[Finding]:
         found = _MEMORY.search(expression.text)
         if found is None:
             continue
-        domain = _domain(one, expression.path, driver)
+        named = _DRIVER.search(expression.text)
+        domain = named["driver"] if named else _domain(one, expression.path, driver)
         sign, number = found["sign"], found["number"]
         new = f'device.capacity["{domain}"].memory.compareTo(quantity("{number}Mi")) {sign} 0'
         text = expression.text[: found.start()] + new + expression.text[found.end() :]

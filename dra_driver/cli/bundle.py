@@ -17,10 +17,15 @@ from dra_driver.daemon.offline import take_snapshot
 from dra_driver.doctor.findings import Diagnosis
 from dra_driver.doctor.redact import LogLine, log_lines, redacted, without_credentials
 from dra_driver.errors import DriverError, Permanent
+from dra_driver.model.api.core import Pod
+from dra_driver.model.api.meta import Condition
+from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.cluster import FORMAT, FORMAT_VERSION, ClusterState, NotRead
 from dra_driver.model.names import DOCUMENT_VERSION, NODE_BUNDLE_KIND
 
 SNAPSHOT_SECONDS = 60.0
+LONGEST_MESSAGE = 2000
+"""Of a condition, in characters."""
 LARGEST_LOG = 64 * 1024 * 1024
 NO_CLUSTER = ClusterState(
     not_read=tuple(
@@ -85,7 +90,36 @@ def _clean(cluster: ClusterState) -> ClusterState:
         msgspec.structs.replace(gap, message=without_credentials(gap.message))
         for gap in cluster.not_read
     )
-    return msgspec.structs.replace(cluster, not_read=gaps)
+    return msgspec.structs.replace(
+        cluster,
+        not_read=gaps,
+        pods=tuple(map(_clean_pod, cluster.pods)),
+        resource_claims=tuple(map(_clean_claim, cluster.resource_claims)),
+    )
+
+
+def _clean_pod(pod: Pod) -> Pod:
+    status = msgspec.structs.replace(pod.status, conditions=_clean_words(pod.status.conditions))
+    return msgspec.structs.replace(pod, status=status)
+
+
+def _clean_claim(claim: ResourceClaim) -> ResourceClaim:
+    if claim.status.devices is None:
+        return claim
+    devices = [
+        msgspec.structs.replace(one, conditions=_clean_words(one.conditions))
+        for one in claim.status.devices
+    ]
+    status = msgspec.structs.replace(claim.status, devices=devices)
+    return msgspec.structs.replace(claim, status=status)
+
+
+def _clean_words(conditions: list[Condition] | None) -> list[Condition] | None:
+    """The conditions with credentials hidden in their messages, which controllers and drivers write."""
+    return conditions and [
+        msgspec.structs.replace(one, message=without_credentials(one.message[:LONGEST_MESSAGE]))
+        for one in conditions
+    ]
 
 
 def _tail(name: str) -> list[bytes]:

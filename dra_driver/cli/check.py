@@ -4,9 +4,12 @@
 import argparse
 import difflib
 import io
+import os
 import re
 import shutil
+import stat
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +28,7 @@ from dra_driver.cli.question import only_driver_errors
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, INTERRUPTED, NOT_DONE
 from dra_driver.model.yaml_documents import BadDocument, documents
+from dra_driver.node.files import content_of
 
 SARIF = "sarif"
 WIDEST = 120
@@ -160,22 +164,37 @@ def _fixed_file(file: str, facts: Known) -> list[Fixed]:
     """Correct one file in place; nothing if there is nothing to correct."""
     path = Path(file)
     try:
-        if path.stat().st_size > LARGEST_FIXED:
+        # A link in somebody's checkout may lead anywhere, and a device never ends.
+        content = content_of(path, most=LARGEST_FIXED + 1, links=False)
+        if content is None or len(content) > LARGEST_FIXED:
             return []
-        content = path.read_bytes()
         text = content.decode()
     except (OSError, UnicodeDecodeError):
         return []  # reading it again says what is wrong, and what is no UTF-8 is left as it is
     fixed = fix(text, _finder(file, facts))
     if fixed.corrected:
         try:
-            path.write_bytes(fixed.text.encode())
+            _replace(path, fixed.text.encode())
         except OSError as error:
             raise Permanent(
                 f"cannot write {file}: {error.strerror}; nothing in it was corrected"
             ) from error
         _tell(file, text, fixed, render.error)
     return [fixed]
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Replace the file in one step: after an error it still has what it had. Raises OSError."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    beside, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(beside, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _fixed_stream(chosen: argparse.Namespace, facts: Known) -> int:

@@ -2,7 +2,8 @@
 """Which names does the cluster have that a command line may name? Nobody waits for them, and nobody wants to read an error here."""
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from dra_driver.kube.names import driver_names, object_names
 SECONDS = 2.0
 DRIVERS = "drivers"
 """Stands for the drivers that publish slices, which are no objects."""
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +36,20 @@ def names(asked: Asked, plural: str, *, seconds: float = SECONDS) -> Sequence[st
         flags = argparse.Namespace(kubeconfig=asked.kubeconfig, context=asked.context)
         found = cluster.target(flags)
         if plural == DRIVERS:
-            return driver_names(found.connection)
+            return _plain(driver_names(found.connection))
         namespace = "" if asked.namespace is None else asked.namespace or found.namespace
-        return object_names(found.connection, plural, namespace=namespace)
+        return _plain(object_names(found.connection, plural, namespace=namespace))
     return ()
+
+
+def _plain(names: Iterable[str]) -> Sequence[str]:
+    """Those names that no shell reads as anything else. A cluster's or a kubeconfig's author may be no friend."""
+    return [name for name in names if _PLAIN.fullmatch(name)]
 
 
 def contexts(kubeconfig: str) -> Sequence[str]:
     """Return the contexts of the kubeconfig; none if there is no such file."""
     with suppress(Exception):
         path = cluster.kubeconfig(kubeconfig)
-        return context_names(path) if path else ()
+        return _plain(context_names(path)) if path else ()
     return ()

@@ -28,6 +28,7 @@ from dra_driver.model.exit_codes import (
 from dra_driver.model.yaml_documents import BadDocument
 
 Object = dict[str, Any]
+_NAMED = ("ResourceClaim", "ResourceClaimTemplate")
 _WIDE = 10_000  # an expression stays in its line
 
 
@@ -79,7 +80,8 @@ def _documents(one: Converted) -> Iterator[str]:
 
 def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     choice = Choice(chosen.device_class, chosen.driver_name)
-    files = [_file(name, choice) for name in inputs.files(names, recursive=chosen.recursive)]
+    taken: set[tuple[str, str]] = set()
+    files = [_file(name, choice, taken) for name in inputs.files(names, recursive=chosen.recursive)]
     objects = [one for file in files for one in file.objects]
     _write(chosen, files)
     left = [(one.title, each) for one in objects for each in one.left]
@@ -98,18 +100,26 @@ def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     return code
 
 
-def _file(name: str, choice: Choice) -> _File:
+def _file(name: str, choice: Choice, taken: set[tuple[str, str]]) -> _File:
     kept = inputs.Kept()
     try:
         kept.read(name, lambda _content: True)
     except BadDocument as error:
         raise Permanent(f"cannot read the manifest {name}: {error}") from error
-    objects = [
-        convert(one, choice, product_names())
+    documents = [
+        one
         for _, number, document in kept.found
         for one in _flat(document.content, f"{name}, document {number}")
     ]
+    taken |= {_place(one) for one in documents if one.get("kind") in _NAMED}
+    objects = [convert(one, choice, product_names(), taken) for one in documents]
     return _File(name, tuple(objects))
+
+
+def _place(document: Object) -> tuple[str, str]:
+    metadata = document.get("metadata")
+    found = metadata if isinstance(metadata, dict) else {}
+    return str(found.get("namespace") or ""), str(found.get("name") or "")
 
 
 def _flat(content: object, where: str) -> Iterator[Object]:

@@ -7,7 +7,7 @@ requests. Labels of nodes that are about devices become selectors of these reque
 
 import copy
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, MutableSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -73,8 +73,16 @@ class _Pod:
         return self.asked[-1]
 
 
-def convert(document: Object, choice: Choice, products: Collection[str]) -> Converted:
-    """Return what stands in place of an object. `products` are the names of known products, for labels that have them in another spelling."""
+def convert(
+    document: Object,
+    choice: Choice,
+    products: Collection[str],
+    taken: MutableSet[tuple[str, str]] | None = None,
+) -> Converted:
+    """Return what stands in place of an object. `products` are the names of known products, for labels that have them in another spelling.
+
+    `taken` are the namespaces and names that claims and templates have already; those that are made are added.
+    """
     title = f"{kind_of(document)} {name_of(document)}"
     made = copy.deepcopy(document)
     pod = _pod_of(made)
@@ -90,7 +98,7 @@ def convert(document: Object, choice: Choice, products: Collection[str]) -> Conv
         replace(one, wanted=replace(one.wanted, selectors=(*one.wanted.selectors, *more)))
         for one, more in zip(state.asked, selected.selectors, strict=True)
     ]
-    claims = _claims(made, spec, asked)
+    claims = _claims(made, spec, asked, set() if taken is None else taken)
     for container, found in uses:
         _use(container, [one for one in asked if one.name in found], claims)
     notes = [note for one in asked for note in one.wanted.notes]
@@ -193,21 +201,33 @@ class _Entry:
     is_shared: bool
 
 
-def _claims(document: Object, spec: Object, asked: list[Asked]) -> dict[bool, _Entry]:
+def _claims(
+    document: Object, spec: Object, asked: list[Asked], taken: MutableSet[tuple[str, str]]
+) -> dict[bool, _Entry]:
     """Add the entries to the pod: a template for what each pod has alone, and a claim for what they share. By whether it is shared."""
-    metadata = document.get("metadata")
-    name = str((metadata if isinstance(metadata, dict) else {}).get("name") or "pod")
-    there = spec.setdefault("resourceClaims", [])
-    taken = {str(one.get("name")) for one in there if isinstance(one, dict)}
+    found_metadata = document.get("metadata")
+    metadata = found_metadata if isinstance(found_metadata, dict) else {}
+    name = str(metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "pod")
+    namespace = str(metadata.get("namespace") or "")
+    listed = spec.get("resourceClaims")
+    there = spec["resourceClaims"] = list(listed) if isinstance(listed, list) else []
+    entries = {str(one.get("name")) for one in there if isinstance(one, dict)}
     found: dict[bool, _Entry] = {}
     for is_shared in sorted({one.wanted.shared for one in asked}):
         base = SHARED if is_shared else GPU
         entry = next(
             one
             for number in range(1, 1000)
-            if (one := f"{base}-{number}" if number > 1 else base) not in taken
+            if (one := f"{base}-{number}" if number > 1 else base) not in entries
         )
-        found[is_shared] = _Entry(entry, f"{name}-{base}", is_shared)
+        free = next(
+            one
+            for number in range(1, len(taken) + 2)
+            if (namespace, one := f"{name}-{base}-{number}" if number > 1 else f"{name}-{base}")
+            not in taken
+        )
+        taken.add((namespace, free))
+        found[is_shared] = _Entry(entry, free, is_shared)
         field_name = "resourceClaimName" if is_shared else "resourceClaimTemplateName"
         there.append({"name": entry, field_name: found[is_shared].object_name})
     return found
@@ -217,7 +237,8 @@ def _use(container: Object, asked: list[Asked], claims: dict[bool, _Entry]) -> N
     if not asked:
         return
     resources = container.setdefault("resources", {})
-    uses = resources.setdefault("claims", [])
+    there = resources.get("claims")
+    uses = resources["claims"] = list(there) if isinstance(there, list) else []
     for one in asked:
         uses.append({"name": claims[one.wanted.shared].entry, "request": one.name})
 

@@ -114,14 +114,19 @@ def _any(texts: Sequence[str], *, alone: bool = True) -> str:
 
 def _product(asked: _Asked) -> Selected | NotConverted:
     read = asked.attribute("productName")
+    if any(_SUFFIX.search(value) for value in asked.condition.values):
+        reason = (
+            "it means a part of a GPU, or a GPU that others use too; ask for nvidia.com/mig-… or nvidia.com/gpu.shared, or write the claim "
+            "by hand (class mig.nvidia.com with a profile)"
+        )
+        return NotConverted(str(asked.condition), reason)
 
     def one(value: str) -> str:
-        bare = _SUFFIX.sub("", value)
-        same = sorted(name for name in asked.products if label_value(name) == bare)
+        same = sorted(name for name in asked.products if label_value(name) == value)
         if same:
             return _any([f"{read} == {_text(name)}" for name in same])
         # In a label, a blank became a hyphen; either may have been there.
-        pattern = "^" + "[ -]".join(re.escape(part) for part in bare.split("-")) + "$"
+        pattern = "^" + "[ -]".join(re.escape(part) for part in value.split("-")) + "$"
         return f"{read}.matches({_text(pattern)})"
 
     return _compared(asked, read, one)

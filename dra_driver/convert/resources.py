@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dra_driver.model.names import DOMAIN
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
-_MIG = re.compile(r"nvidia\.com/mig-(?P<profile>.+)")
+_MIG = re.compile(r"nvidia\.com/mig-(?!.*\.shared$)(?P<profile>\d+[cg]\.\d+gb(?:\.[a-z]+)*)")
 _MEDIA = re.compile(r"\.(me|me\.all|gfx)(?=$)")
 
 
@@ -56,6 +56,9 @@ def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
         return NotConverted(f"{name}: {amount}", "the amount must be a whole number from 1")
     if found := _MIG.fullmatch(name):
         return _mig(found["profile"], int(amount), choice)
+    if name.startswith("nvidia.com/mig-"):
+        reason = "a profile looks like 1g.5gb; time-shared parts (.shared) are no claims here"
+        return NotConverted(f"{name}: {amount}", reason)
     if name.startswith(("nvidia.com/gpu.shared", "aliyun.com/")):
         return _share(name, int(amount), choice)
     vendor = next((one for prefix, one in _VENDORS.items() if name.startswith(prefix)), "")

@@ -316,7 +316,9 @@ def _reports(claim: ResourceClaim) -> list[AllocatedDeviceStatus] | None:
         None
         if devices is None
         else [
-            msgspec.structs.replace(one, conditions=_quiet(one.conditions, failures))
+            msgspec.structs.replace(
+                one, conditions=_quiet(one.conditions, failures), data=None, network_data=None
+            )
             for one in devices
         ]
     )

@@ -33,7 +33,7 @@ def advanced(
     owners = Counter(name for row in rows for name in {key.device for key in row.owned})
     after = {
         key: _counted(
-            before.get(key) or _new(row, begun.get(key.uid, now)),
+            _going_on(before.get(key)) or _new(row, begun.get(key.uid, now)),
             samples.get(key.device),
             now,
             alone=owners[key.device] == 1,
@@ -51,6 +51,11 @@ def advanced(
     newest_first = sorted(kept, key=lambda key: kept[key].ended or 0.0, reverse=True)
     room = max(0, MOST - len(after))
     return dict(list(after.items())[:MOST]) | {key: kept[key] for key in newest_first[:room]}
+
+
+def _going_on(totals: ClaimTotals | None) -> ClaimTotals | None:
+    """The counter, unless it has ended: a claim that is prepared again begins at 0, for others had its device meanwhile."""
+    return totals if totals is not None and totals.ended is None else None
 
 
 def device_seconds(totals: ClaimTotals, now: float) -> float:
@@ -79,7 +84,8 @@ def _counted(
     if not alone or totals.memory_byte_seconds is None:
         return replace(totals, measured=now, memory_byte_seconds=None)
     used = None if sample is None else sample.usage.memory_used_bytes
-    if sample is None or used is None:
+    # What was measured before the claim began was used by somebody else.
+    if sample is None or used is None or sample.taken < totals.since:
         return replace(totals, measured=now)
     until = min(now, sample.taken + LONGEST_GAP_SECONDS)
     seconds = max(0.0, until - totals.measured)

@@ -2,12 +2,16 @@
 """What NVIDIA's library measures, for the driver's metrics: one request for each GPU, and patience with those that hang.
 
 A call that hangs costs the hardware process and its deadline, for everybody. So a GPU that did not answer is asked less and less often and
-after all others, and after one that hung nobody else is asked in this round.
+after all others, one that hung twice in a row not before `HUNG_AGAIN_SECONDS` are over, and after one that hung nobody is asked for a while.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
+
+import structlog
+from structlog.typing import FilteringBoundLogger
 
 from dra_driver.backends.nvidia.door import Hardware
 from dra_driver.backends.nvidia.facts import Memory, Usage
@@ -26,6 +30,8 @@ AGAIN_SECONDS = (30.0, 60.0, 120.0, 300.0)
 """After the first, second, … failure in a row: how long a GPU is not asked."""
 HUNG_SECONDS = 5.0
 """A GPU that fails after so long has hung."""
+HUNG_AGAIN_SECONDS = 6 * 3600.0
+"""How long a GPU is not asked that has hung twice in a row."""
 REASONS: Mapping[str, int] = {
     "applications_clocks_setting": 0x2,
     "sw_power_cap": 0x4,
@@ -51,10 +57,18 @@ class _Failures:
 class UsageOfGpus:
     """Asks for the usage of all GPUs. Only one thread calls it."""
 
-    def __init__(self, hardware: Hardware, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        hardware: Hardware,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        log: FilteringBoundLogger | None = None,
+    ) -> None:
         self._hardware = hardware
+        self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._clock = clock
         self._failures: dict[str, _Failures] = {}
+        self._quiet_until = -inf
 
     def read(self, devices: Iterable[AllocatableDevice]) -> Mapping[DeviceName, DeviceUsage]:
         """Return the usage of these devices; those of a GPU that does not answer are left out."""
@@ -63,6 +77,8 @@ class UsageOfGpus:
             by_gpu.setdefault(device.resource.parent, []).append(device)
         self._failures = {uuid: one for uuid, one in self._failures.items() if uuid in by_gpu}
         found: dict[DeviceName, DeviceUsage] = {}
+        if self._clock() < self._quiet_until:
+            return found
         for uuid in sorted(by_gpu, key=lambda uuid: uuid in self._failures):
             begun = self._clock()
             failures = self._failures.get(uuid)
@@ -70,18 +86,30 @@ class UsageOfGpus:
                 continue
             try:
                 usage = self._hardware.usage(uuid)
-            except DriverError:  # the look at this GPU fails as well, and tells why
-                self._fails(uuid)
-                if self._clock() - begun >= HUNG_SECONDS:
+            except DriverError as error:
+                hung = self._clock() - begun >= HUNG_SECONDS
+                self._fails(uuid, error, hung=hung)
+                if hung:
+                    self._quiet_until = self._clock() + AGAIN_SECONDS[0]
                     break
                 continue
             self._failures.pop(uuid, None)
             found |= {device.name: _of(device, usage) for device in by_gpu[uuid]}
         return found
 
-    def _fails(self, uuid: str) -> None:
+    def _fails(self, uuid: str, error: DriverError, *, hung: bool) -> None:
         times = self._failures[uuid].times + 1 if uuid in self._failures else 1
         seconds = AGAIN_SECONDS[min(times, len(AGAIN_SECONDS)) - 1]
+        if hung and times > 1:
+            seconds = HUNG_AGAIN_SECONDS
+        if times == 1 or seconds == HUNG_AGAIN_SECONDS:
+            self._log.warning(
+                "usage_not_measured",
+                gpu=uuid,
+                hung=hung,
+                error=str(error),
+                again_in_seconds=seconds,
+            )
         self._failures[uuid] = _Failures(times, self._clock() + seconds)
 
 

@@ -186,10 +186,13 @@ class ForeignGuard:
             return False
         if isinstance(found, Unknown):
             return True
+        if self._pods.may_return(found.containers):
+            return True
         new = [entry for entry in found.containers if entry not in self._seen]
-        if not new:
-            return False
-        own = OwnUnits(given=units_by_pod(self._inputs.rows()))
+        try:
+            own = OwnUnits(given=units_by_pod(self._inputs.rows() if new else ()))
+        except DriverError:
+            return True  # the look tells it, and what is kept stays kept
         return not all(own.has(entry) for entry in new)
 
     def _look(self) -> None:

@@ -17,7 +17,7 @@ from dra_driver.errors import DriverError
 from dra_driver.model.foreign import RememberedPod
 from dra_driver.model.ids import PodUid, ResourceName, UnitId
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plugin import PodUnits
+from dra_driver.model.plugin import PodUnits, UnitsOfContainer
 from dra_driver.model.presence import Alive, CannotTell, Gone, Presence
 from dra_driver.model.state import Unknown
 from dra_driver.planning.guard import ForeignPod, OwnUnits, devices_of
@@ -73,6 +73,11 @@ class ForeignPods:
     def may_run(self) -> bool:
         """Whether a pod is known that has not been proven to have ended."""
         return any(not known.ended for known in self._known.values())
+
+    def may_return(self, entries: Iterable[UnitsOfContainer]) -> bool:
+        """Whether the checkpoint still names a pod that has ended. A static pod that is made anew has the same UID, and the same entry."""
+        over = {key for key, known in self._known.items() if known.ended}
+        return bool(over) and any((one.pod, one.resource) in over for one in entries)
 
     # Over a restart, and beside another process of this driver.
 

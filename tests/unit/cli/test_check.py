@@ -355,17 +355,35 @@ def test_standard_input_that_cannot_be_corrected_is_2(
 def test_a_file_that_cannot_be_written_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_path: Path, _content: bytes) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
-    assert main(["check", "--fix", file(OLD)]) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fchmod", full)
+        assert main(["check", "--fix", file(OLD)]) == 2
+    assert (Path("a.yaml").read_text(), [one.name for one in Path().iterdir()]) == (OLD, ["a.yaml"])
     assert (
         "cannot write a.yaml: No space left on device; nothing in it was corrected"
         in capsys.readouterr().err
     )
     monkeypatch.setattr(command, "LARGEST_FIXED", 10)
     assert main(["check", "--fix", "a.yaml"]) == 0
+
+
+def test_a_link_and_a_device_are_not_corrected(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target = tmp_path / "elsewhere" / "b.yaml"
+    target.write_text(OLD)
+    Path("link.yaml").symlink_to(target)
+    main(["check", "--fix", "link.yaml"])
+    assert target.read_text() == OLD
+
+
+def test_a_corrected_file_keeps_its_mode() -> None:
+    Path(file(OLD)).chmod(0o640)
+    main(["check", "--fix", "a.yaml"])
+    assert Path("a.yaml").read_text() != OLD
+    assert Path("a.yaml").stat().st_mode & 0o777 == 0o640
 
 
 def test_an_alias_bomb_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:

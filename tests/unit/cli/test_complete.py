@@ -184,10 +184,11 @@ def test_the_answer_has_the_form_that_kubectl_reads(capsys) -> None:
     assert capsys.readouterr().out == "--version\tshow program's version number and exit\n:4\n"
 
 
-def test_names_of_others_are_escaped(api: FakeApi, capsys) -> None:
-    api.put("pods", {"metadata": {"name": "a\x1b\n:0"}})
-    assert kubectl(["__complete", "why", "pod/a"]) == 0
-    assert capsys.readouterr().out == "pod/a\\x1b\\n:0\n:4\n"
+@pytest.mark.parametrize("name", ["a\x1b\n:0", "a$(touch${IFS}x)", "a;b", "a`b`", "a b", "*"])
+def test_names_that_a_shell_would_read_are_not_proposed(name: str, api: FakeApi, capsys) -> None:
+    api.put("pods", {"metadata": {"name": name}})
+    assert kubectl(["__complete", "why", "pod/"]) == 0
+    assert capsys.readouterr().out == "pod/web-0\n:4\n"
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)

@@ -334,10 +334,6 @@ MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
             [has(f"{NVIDIA}.productName", f'{NVIDIA}.productName == "NVIDIA H100 80GB HBM3"')],
         ),
         (
-            "nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB-SHARED",
-            [has(f"{NVIDIA}.productName", f'{NVIDIA}.productName == "NVIDIA A100-SXM4-40GB"')],
-        ),
-        (
             "nvidia.com/gpu.product: NVIDIA-X1",
             [has(f"{NVIDIA}.productName", f'{NVIDIA}.productName.matches("^NVIDIA[ -]X1$")')],
         ),
@@ -569,3 +565,51 @@ def test_terms_that_cannot_be_taken_apart_stay(terms: str, left: list[str]) -> N
 )
 def test_each_operator_has_its_selector(condition: str, expected: str) -> None:
     assert with_nodes(affinity(f"[{{matchExpressions: [{condition}]}}]")) == ([expected], {}, [])
+
+
+@pytest.mark.parametrize("suffix", ["SHARED", "MIG-1g.5gb"])
+def test_a_label_of_parts_or_shares_of_a_gpu_stays(suffix: str) -> None:
+    label = f"nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB-{suffix}"
+    texts, spec, left = with_nodes(f"{{nodeSelector: {{{label}}}}}")
+    assert (texts, spec["nodeSelector"]) == (
+        [],
+        {"nvidia.com/gpu.product": f"NVIDIA-A100-SXM4-40GB-{suffix}"},
+    )
+    assert "a part of a GPU, or a GPU that others use too" in left[0]
+
+
+@pytest.mark.parametrize("name", ["mig-1g.10gb.shared", "mig-1g5gb", 'mig-x" || true || "'])
+def test_what_is_no_profile_stays(name: str) -> None:
+    limits = {f"nvidia.com/{name}": 1}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"limits": limits}}]},
+    }
+    found = convert(pod, Choice(), PRODUCTS)
+    assert (found.documents, len(found.left)) == ((pod,), 1)
+
+
+def test_what_is_made_has_a_name_of_its_own() -> None:
+    def pod(kind: str, **metadata: str) -> dict[str, Any]:
+        container = {
+            "name": "c",
+            "image": "x",
+            "resources": {"limits": {"nvidia.com/gpu": 1}, "claims": None},
+        }
+        spec = {"containers": [container], "resourceClaims": None}
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+    taken = {("", "a-gpu")}
+    names = [
+        convert(pod("Pod", **metadata), Choice(), PRODUCTS, taken).documents[0]["metadata"]["name"]
+        for metadata in (
+            {"name": "a"},
+            {"name": "a", "namespace": "n"},
+            {"generateName": "b-"},
+            {"generateName": "b-"},
+            {},
+        )
+    ]
+    assert names == ["a-gpu-2", "a-gpu", "b-gpu", "b-gpu-2", "pod-gpu"]

@@ -165,3 +165,21 @@ def test_messages_of_conditions_are_kept_only_where_they_are_quoted() -> None:
         [f"{SECRET} PodScheduled", ""],
         [f"{SECRET} Failed", ""],
     ]
+
+
+def test_what_drivers_report_of_devices_is_not_kept() -> None:
+    status = {
+        "devices": [
+            {
+                "driver": "d",
+                "pool": "p",
+                "device": "x",
+                "data": {"password": "secret"},
+                "networkData": {"interfaceName": "secret"},
+            }
+        ]
+    }
+    claims = [{"metadata": {"name": "c", "namespace": "n"}, "status": status}]
+    state = msgspec.convert({"resourceClaims": claims}, ClusterState)
+    assert b"secret" in msgspec.json.encode(state)
+    assert b"secret" not in msgspec.json.encode(without_secrets(state))

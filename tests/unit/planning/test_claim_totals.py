@@ -116,3 +116,22 @@ def test_the_number_is_bounded_and_the_oldest_end_goes_first(
     assert [each.claim for each in three.values()] == ["three", "two"]
     many = look(three, 130.0, a_row("a"), a_row("b"), a_row("c"))
     assert [each.claim for each in many.values()] == ["a", "b"]
+
+
+def test_a_claim_that_is_prepared_again_begins_at_0() -> None:
+    ended = look(look({}, 0.0, a_row()), 60.0)
+    again = look(ended, 120.0, a_row(), samples=used(10, 119.0))
+    assert (again[KEY].since, again[KEY].ended, again[KEY].memory_byte_seconds) == (
+        120.0,
+        None,
+        0.0,
+    )
+    later = look(again, 150.0, a_row(), samples=used(10, 149.0))
+    assert device_seconds(later[KEY], 150.0) == 30.0
+    assert later[KEY].memory_byte_seconds == 10 * 30.0
+
+
+def test_what_was_measured_before_a_claim_began_is_not_its_memory() -> None:
+    first = look({}, 100.0, a_row())
+    second = look(first, 110.0, a_row(), samples=used(1000, 99.0))
+    assert second[KEY].memory_byte_seconds == 0.0

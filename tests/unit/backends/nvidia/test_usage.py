@@ -7,7 +7,13 @@ import pytest
 
 from dra_driver.backends.nvidia.facts import Memory, Node, Usage
 from dra_driver.backends.nvidia.recorded import RecordedHardware
-from dra_driver.backends.nvidia.usage import AGAIN_SECONDS, HUNG_SECONDS, REASONS, UsageOfGpus
+from dra_driver.backends.nvidia.usage import (
+    AGAIN_SECONDS,
+    HUNG_AGAIN_SECONDS,
+    HUNG_SECONDS,
+    REASONS,
+    UsageOfGpus,
+)
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.lease import Hardware
@@ -112,18 +118,38 @@ def test_what_a_gpu_cannot_say_is_left_out(usages: UsageOfGpus, hardware: Answer
 def test_a_gpu_that_hangs_costs_its_own_values(usages: UsageOfGpus, hardware: Answers) -> None:
     devices = [a_gpu(0), a_gpu(1), a_gpu(2)]
     hardware.does["GPU-1"] = hardware.hangs
-    # Nobody knew: the round ends with it, and the next one asks all others.
+    # Nobody knew: the round ends with it, and after a pause the next one asks all others first.
     assert usages.read(devices).keys() == {"gpu-0"}
     hardware.asks()
+    assert usages.read(devices) == {}
+    assert hardware.asks() == []
+    hardware.now += AGAIN_SECONDS[0]
     assert usages.read(devices).keys() == {"gpu-0", "gpu-2"}
-    assert hardware.asks() == ["GPU-0", "GPU-2"]
+    assert hardware.asks() == ["GPU-0", "GPU-2", "GPU-1"]
 
 
-def test_a_gpu_that_hung_is_asked_last_and_less_and_less_often(
+def test_a_gpu_that_hangs_again_is_left_alone_for_hours(
     usages: UsageOfGpus, hardware: Answers
 ) -> None:
     devices = [a_gpu(0), a_gpu(1)]
     hardware.does["GPU-0"] = hardware.hangs
+    for _ in range(2):
+        usages.read(devices)
+        hardware.now += AGAIN_SECONDS[0]
+    hardware.asks()
+    hardware.now += HUNG_AGAIN_SECONDS - AGAIN_SECONDS[0] - 1.0
+    usages.read(devices)
+    assert hardware.asks() == ["GPU-1"]
+    hardware.now += 1.0
+    usages.read(devices)
+    assert hardware.asks() == ["GPU-1", "GPU-0"]
+
+
+def test_a_gpu_that_failed_is_asked_last_and_less_and_less_often(
+    usages: UsageOfGpus, hardware: Answers
+) -> None:
+    devices = [a_gpu(0), a_gpu(1)]
+    hardware.does["GPU-0"] = hardware.refuses
     usages.read(devices)
     for seconds in (*AGAIN_SECONDS, AGAIN_SECONDS[-1]):
         hardware.asks()

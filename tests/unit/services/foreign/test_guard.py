@@ -2,6 +2,7 @@
 """What a foreign plugin has given out, or could, is offered to nobody, and refused to who has it allocated."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from threading import Event, Thread
 
 import pytest
@@ -189,6 +190,34 @@ def test_a_unit_of_this_driver_that_another_pod_has_is_not_explained_by_its_row(
     node.writes(entry("mine", "uuid-gpu-0"))
     assert node.guard.current() == {}
     node.writes(entry("mine", "uuid-gpu-0"), entry("other", "uuid-gpu-0"))
+    assert node.guard.current().keys() == {"gpu-0"}
+
+
+def test_a_static_pod_that_comes_back_under_its_uid_is_found() -> None:
+    node = GuardedNode()
+    node.writes(entry("static", "uuid-gpu-0"))
+    node.runs("static")
+    assert node.kept() == {"gpu-0"}
+    node.ends("static")
+    assert node.kept() == set()
+    node.runs("static")
+    node.writes(entry("static", "uuid-gpu-0"))
+    assert node.guard.current().keys() == {"gpu-0"}
+
+
+def test_a_state_that_cannot_be_read_lets_the_guard_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = GuardedNode()
+    assert node.guard.current() == {}
+    node.writes(entry("p", "uuid-gpu-0"))
+    calls = []
+
+    def unreadable() -> object:
+        calls.append(1)
+        if len(calls) == 1:
+            raise Temporary("damaged")
+        return ()
+
+    monkeypatch.setattr(node.guard, "_inputs", replace(node.guard._inputs, rows=unreadable))
     assert node.guard.current().keys() == {"gpu-0"}
 
 
