@@ -74,7 +74,7 @@ class Host:
 
     def outside(self, path: Path) -> Path:
         """Return where this process finds a path of the host."""
-        return self._tree.outside(self._tree.resolve(str(path)) or str(path))
+        return self._tree.place(str(path))
 
     def shown(self, path: Path | str) -> str:
         """Return the host's path of what this process finds at `path`; another text as it is, with such paths in it."""

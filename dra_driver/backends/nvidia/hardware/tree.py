@@ -12,6 +12,7 @@ from pathlib import Path
 
 _MOST_LINKS = 40  # as the kernel: a path with more of them is a loop
 _LARGEST_FILE = 16 * 2**20
+_NOWHERE = "/" + 256 * "x"  # longer than a name can be, so nobody can make it
 
 
 class Tree:
@@ -22,6 +23,14 @@ class Tree:
 
     def resolve(self, path: str) -> str:
         """Return the path without links; empty if it leads nowhere."""
+        return self._resolved(path, missing=False)
+
+    def place(self, path: str) -> Path:
+        """Return where this process finds what is at the end of the path, or would find it: never behind a link that leads out of the tree."""
+        return self.outside(self._resolved(path, missing=True) or _NOWHERE)
+
+    def _resolved(self, path: str, *, missing: bool) -> str:
+        """`missing`: what does not exist is taken as it is written."""
         waiting = path.split("/")[::-1]
         done: list[str] = []
         links = 0
@@ -35,7 +44,9 @@ class Tree:
             try:
                 target = _target(self._base.joinpath(*done, part))
             except (OSError, ValueError):
-                return ""
+                if not missing:
+                    return ""
+                target = None
             if target is None:
                 done.append(part)
                 continue
@@ -53,7 +64,7 @@ class Tree:
 
     def below(self, path: str) -> "Tree":
         """Return the tree below a folder of this one. A folder that does not exist is an empty tree."""
-        return Tree(self.outside(self.resolve(path) or path))
+        return Tree(self.place(path))
 
     def stat(self, path: str) -> os.stat_result | None:
         """Return what is at the end of the path."""

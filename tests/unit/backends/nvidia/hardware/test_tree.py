@@ -92,3 +92,33 @@ def test_a_file_that_may_not_be_read_is_empty(root: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Path, "open", refused)
     assert Tree(root).read("/lib/lib.so") == b""
+
+
+@pytest.mark.parametrize("link", ["made/later", "late"])
+def test_a_link_to_what_is_missing_inside_leads_nowhere_outside(
+    tmp_path: Path, root: Path, link: str
+) -> None:
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    (other / "file").write_text("outside")
+    (root / "late").symlink_to(other)
+    (root / "made").mkdir()
+    (root / "made/later").symlink_to(f"../..{other}")
+    tree = Tree(root)
+    assert tree.place(f"/{link}/file") == root.joinpath(str(other).lstrip("/"), "file")
+    assert (tree.below(f"/{link}").names("/"), tree.below(f"/{link}").read("/file")) == ([], b"")
+
+
+def test_a_loop_has_no_place(root: Path) -> None:
+    (root / "a").symlink_to("b")
+    (root / "b").symlink_to("a")
+    with pytest.raises(OSError, match="File name too long"):
+        Tree(root).place("/a/x").stat()
+
+
+def test_a_folder_that_comes_later_is_found(root: Path) -> None:
+    below = Tree(root).below("/run/driver")
+    assert below.names("/") == []
+    (root / "run/driver").mkdir(parents=True)
+    (root / "run/driver/file").touch()
+    assert below.names("/") == ["file"]
