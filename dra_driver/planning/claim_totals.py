@@ -64,14 +64,18 @@ def device_seconds(totals: ClaimTotals, now: float) -> float:
 
 
 def _having(rows: Iterable[PreparedClaim]) -> dict[ClaimDevice, PreparedClaim]:
-    """The rows of claims that have devices now, by device. A held row belongs to a claim that has ended."""
-    return {
-        ClaimDevice(row.ref.uid, device.device): row
+    """The rows of claims that have devices now, by device. A held row belongs to a claim that has ended.
+
+    Of two claims of one name the last one counts: a claim that was deleted by force and made anew.
+    """
+    found = {
+        (row.ref.namespace, row.ref.name, device.device): row
         for row in rows
         if row.phase is Phase.PREPARED and not row.ref.of_plugin
         for device in row.devices
         if not device.admin_access
     }
+    return {ClaimDevice(row.ref.uid, device): row for (_, _, device), row in found.items()}
 
 
 def _new(row: PreparedClaim, since: float) -> ClaimTotals:

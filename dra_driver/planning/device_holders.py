@@ -11,6 +11,9 @@ from dra_driver.model.ids import DeviceName, PoolName, UnitId
 from dra_driver.model.state import PreparedClaim, PreparedDevice
 from dra_driver.model.usage import ContainerUse, Holder
 
+MOST_CONTAINERS = 64
+"""Of one claim. If more of them have a device, only the claim is named."""
+
 
 def holders(
     rows: Iterable[PreparedClaim], uses: Sequence[ContainerUse], pool: PoolName
@@ -50,11 +53,21 @@ def unknown_users(rows: Iterable[PreparedClaim], uses: Sequence[ContainerUse]) -
     )
 
 
+def uses_of(
+    rows: Iterable[PreparedClaim], uses: Iterable[ContainerUse]
+) -> tuple[ContainerUse, ...]:
+    """Return the containers that use devices of these rows."""
+    pairs = [(row, device) for row in rows for device in row.devices]
+    return tuple(one for one in uses if any(_uses(row, device, one) for row, device in pairs))
+
+
 def _holders(
     row: PreparedClaim, device: PreparedDevice, uses: Sequence[ContainerUse]
 ) -> Iterator[Holder]:
     claim = "" if row.ref.of_plugin else row.ref.name
     found = [one for one in uses if _uses(row, device, one)]
+    if len(found) > MOST_CONTAINERS:
+        found = []  # each would be a series of its own, and a pod may have thousands of containers
     for one in found:
         yield Holder(one.namespace, claim, one.pod, one.container)
     if not found:

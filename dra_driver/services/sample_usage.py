@@ -23,11 +23,13 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import PreparedClaim, Unknown, Users
 from dra_driver.model.usage import ContainerUse, NodeUsage, UsageSample
 from dra_driver.planning.claim_totals import advanced
-from dra_driver.planning.device_holders import unknown_users
+from dra_driver.planning.device_holders import unknown_users, uses_of
 
 SAMPLE_SECONDS = 15.0
-ASK_AGAIN_SECONDS = 60.0
-"""How often the kubelet is asked again while it does not list the containers of a claim."""
+ASK_AGAIN_SECONDS, LONGEST_ASK_AGAIN_SECONDS = 60.0, 1800.0
+"""When the kubelet is asked again while it does not list the containers of a claim, or says nothing: each time twice as late."""
+SHARED_SECONDS = 300.0
+"""How often the kubelet is asked about claims that several pods may use: nobody tells when one of them starts or ends."""
 SETTLE_SECONDS = 1.0
 """A claim that has just been prepared or ended is noticed after so long; several of them at once cost one look."""
 
@@ -66,7 +68,8 @@ class UsageSampler:
         self._begun: dict[ClaimUid, float] = {}
         self._changed = Event()
         self._asked_for: Seen = frozenset()
-        self._ask_at = 0.0
+        self._ask_at = self._silent_until = 0.0
+        self._pause = ASK_AGAIN_SECONDS
         self._complained: set[str] = set()
 
     def loops(self) -> Mapping[str, Loop]:
@@ -132,14 +135,28 @@ class UsageSampler:
         seen = frozenset((row.ref.uid, row.users) for row in rows if row.held is None)
         before, now = self._kept.uses, self._clock()
         is_new = bool(seen - self._asked_for)
-        if not is_new and not (unknown_users(rows, before) and now >= self._ask_at):
+        if now < self._silent_until or (not is_new and now < self._ask_at):
+            return before
+        shared = any(row.held is None and _is_shared(row.users) for row in rows)
+        if not is_new and not shared and not unknown_users(rows, before):
             return before
         found = self._sources.containers()
-        self._ask_at = now + ASK_AGAIN_SECONDS
         if isinstance(found, Unknown):
-            return before
+            self._silent_until = now + self._longer()
+            # A pod that has the device of another one now must not be called by that one's name.
+            known = [row for row in rows if (row.ref.uid, row.users) in self._asked_for]
+            return uses_of(known, before)
+        uses = tuple(found)
+        if is_new:
+            self._pause = ASK_AGAIN_SECONDS
+        self._ask_at = now + (self._longer() if unknown_users(rows, uses) else SHARED_SECONDS)
         self._asked_for = seen
-        return tuple(found)
+        return uses
+
+    def _longer(self) -> float:
+        """Return the pause, and double it."""
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_ASK_AGAIN_SECONDS)
+        return pause
 
     def _loop_of(self, backend: str) -> Loop:
         def run(stop: Event) -> None:
@@ -171,3 +188,7 @@ class UsageSampler:
                 next_step="the metrics keep the last values until they are stale; it is tried again",
             )
         self._complained.add(what)
+
+
+def _is_shared(users: Users) -> bool:
+    return users.unnamed or len(users.pods or ()) > 1

@@ -2,6 +2,7 @@
 """Device-seconds and memory-byte-seconds of claims, from one look to the next."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -135,3 +136,8 @@ def test_what_was_measured_before_a_claim_began_is_not_its_memory() -> None:
     first = look({}, 100.0, a_row())
     second = look(first, 110.0, a_row(), samples=used(1000, 99.0))
     assert second[KEY].memory_byte_seconds == 0.0
+
+
+def test_of_two_claims_of_one_name_the_last_one_counts() -> None:
+    other = replace(a_row(), ref=replace(a_row().ref, uid=ClaimUid("made-anew")))
+    assert [key.uid for key in look({}, 0.0, a_row(), other)] == ["made-anew"]

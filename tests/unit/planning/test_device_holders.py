@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who has a device, from the state's rows and the kubelet's list of containers."""
 
+from dataclasses import replace
+
 from dra_driver.model.ids import PoolName
 from dra_driver.model.state import Held
 from dra_driver.model.usage import Holder
-from dra_driver.planning.device_holders import common, holders, unknown_users
+from dra_driver.planning.device_holders import MOST_CONTAINERS, common, holders, unknown_users
 from dra_driver.testing.builders import A_POOL
 from tests.support.usage_rows import (
     a_plugin_row,
@@ -69,3 +71,11 @@ def test_whether_the_kubelet_knows_all_containers() -> None:
     assert not unknown_users([a_row()], [a_use()])
     assert not unknown_users([a_row(held=Held("x", ""))], [])
     assert not unknown_users([a_row("watch", a_prepared_device(admin=True))], [])
+
+
+def test_of_a_claim_with_many_containers_only_the_claim_is_named() -> None:
+    for count, named in ((MOST_CONTAINERS, True), (MOST_CONTAINERS + 1, False)):
+        uses = [replace(a_use(), container=f"c-{number}") for number in range(count)]
+        [found] = holders([a_row()], uses, a_row().devices[0].pool).values()
+        assert len(found) == (count if named else 1)
+        assert any(one.container for one in found) is named

@@ -9,7 +9,7 @@ import pytest
 
 from dra_driver.errors import Temporary
 from dra_driver.model.events import ClaimPrepared, ClaimUnprepared, Published
-from dra_driver.model.ids import DeviceName, PodUid
+from dra_driver.model.ids import ClaimUid, DeviceName, PodUid
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import PreparedClaim, Unknown, Users
 from dra_driver.model.usage import ContainerUse, DeviceUsage, NodeUsage, UsageSample
@@ -17,6 +17,7 @@ from dra_driver.services.sample_usage import (
     ASK_AGAIN_SECONDS,
     SAMPLE_SECONDS,
     SETTLE_SECONDS,
+    SHARED_SECONDS,
     Sources,
     UsageSampler,
 )
@@ -200,6 +201,41 @@ def test_without_an_answer_the_last_containers_stay(node: Node) -> None:
     node.rows, node.containers = (a_row(), a_row("other")), Unknown("no socket")
     node.sampler.look()
     assert node.sampler.current().uses == (a_use(),)
+
+
+def test_without_an_answer_nobody_is_called_by_the_name_of_who_was_before(node: Node) -> None:
+    node.rows, node.containers = (a_row(),), (a_use(),)
+    node.sampler.look()
+    node.rows = (replace(a_row(), ref=replace(a_row().ref, uid=ClaimUid("made-anew"))),)
+    node.containers = Unknown("no socket")
+    node.sampler.look()
+    assert node.sampler.current().uses == ()
+
+
+def test_a_kubelet_that_is_silent_is_asked_less_and_less_often(node: Node) -> None:
+    node.rows, node.containers = (a_row(),), Unknown("no socket")
+    node.sampler.look()
+    for pause in (60.0, 120.0, 240.0, 480.0, 960.0, 1800.0, 1800.0):
+        asked = node.asked
+        node.clock.now += pause - 1.0
+        node.rows = (*node.rows, a_row(f"new-{pause}"))
+        node.sampler.look()
+        assert node.asked == asked
+        node.clock.now += 1.0
+        node.sampler.look()
+        assert node.asked == asked + 1
+
+
+def test_a_claim_that_several_pods_use_is_asked_about_every_few_minutes(node: Node) -> None:
+    both = Users((PodUid("a"), PodUid("b")))
+    node.rows, node.containers = (a_row(users=both),), (a_use(),)
+    node.sampler.look()
+    node.clock.now += SHARED_SECONDS - 1.0
+    node.sampler.look()
+    assert node.asked == 1
+    node.clock.now += 1.0
+    node.sampler.look()
+    assert node.asked == 2
 
 
 def test_a_claim_counts_from_the_moment_when_it_was_prepared(node: Node) -> None:
