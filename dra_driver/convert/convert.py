@@ -7,7 +7,7 @@ requests. Labels of nodes that are about devices become selectors of these reque
 
 import copy
 import re
-from collections.abc import Collection, Iterator, MutableSet
+from collections.abc import Collection, Iterator, MutableSet, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,8 +125,8 @@ def _pod_of(document: Object) -> Object | None:
 def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
     """Take the resources out of the containers, and yield each container with the names of its requests. Init containers come last.
 
-    An init container ends before the others begin, and the kubelet gives its devices to one of them. So it uses a request of another container that
-    asks for as many.
+    An init container ends before the others begin, and the kubelet gives its devices to one of them. So it uses requests of other containers, and
+    gets one of its own only for what they do not have together. The one after it uses that too.
     """
     for container in _list(spec, "containers"):
         found = [state.request_for(container, name, one) for name, one in _taken(container, state)]
@@ -134,14 +134,29 @@ def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
     others = list(state.asked)
     for container in _list(spec, "initContainers"):
         names = set()
+        stays = container.get("restartPolicy") == "Always"
         for name, one in _taken(container, state):
-            same = (
-                each for each in others if each.resource == name and each.wanted.count >= one.count
-            )
-            stays = container.get("restartPolicy") == "Always"
-            reused = None if stays else next(same, None)
-            names.add((reused or state.request_for(container, name, one)).name)
+            there = [] if stays else [each for each in others if each.resource == name]
+            reused, missing = _together(there, one.count)
+            names |= {each.name for each in reused}
+            if missing:
+                made = state.request_for(container, name, replace(one, count=missing))
+                names.add(made.name)
+                others += [] if stays else [made]
         yield container, names
+
+
+def _together(there: Sequence[Asked], count: int) -> tuple[Sequence[Asked], int]:
+    """Return requests with so many devices together, and how many are missing: one that has enough, else several that do not have more."""
+    enough = next((each for each in there if each.wanted.count >= count), None)
+    if enough is not None:
+        return [enough], 0
+    found = []
+    for each in sorted(there, key=lambda one: -one.wanted.count):
+        if each.wanted.count <= count:
+            found.append(each)
+            count -= each.wanted.count
+    return found, count
 
 
 def _list(spec: Object, name: str) -> list[Object]:

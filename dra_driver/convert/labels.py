@@ -186,7 +186,11 @@ def _version(name: str, part: str) -> Callable[[_Asked], Selected | NotConverted
 
 
 def _always(asked: _Asked) -> Selected | NotConverted:
-    if asked.condition.values == ("true",) or asked.condition.operator == "Exists":
+    condition = asked.condition
+    if (condition.operator, condition.values) == (
+        "In",
+        ("true",),
+    ) or condition.operator == "Exists":
         return Selected("")
     return NotConverted(str(asked.condition), _NODES)
 

@@ -96,6 +96,9 @@ def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
     return _no_such_kind(kind, f"{group}/{version}" if group else version, known)
 
 
+TAINT_RULE, TAINT_RULE_VERSIONS = "DeviceTaintRule", ("v1", "v1beta2", "v1alpha3")
+
+
 def _version_refusal(document: Mapping[str, Any], version: str, served: Collection[str]) -> str:
     kind, (group, _) = str(document["kind"]), group_and_version(document)
     if group != GROUP:
@@ -103,6 +106,8 @@ def _version_refusal(document: Mapping[str, Any], version: str, served: Collecti
         if version == "v1":
             return ""
         return f"{ascii(version)[1:-1]} of {kind} is not served any more; write apiVersion: {right}"
+    if kind == TAINT_RULE and version in TAINT_RULE_VERSIONS:
+        return ""  # each of them is the only one of some release, and the versions that are served say nothing of it
     return "" if version in (served or SPOKEN) else _not_served(document, version, served)
 
 

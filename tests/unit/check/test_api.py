@@ -139,3 +139,35 @@ def test_a_version_that_the_cluster_does_not_serve_is_an_error() -> None:
 def test_invented_resources_hide_no_other_mistake() -> None:
     text = pod("resources: {limits: {nvidia.com/gpu.model: A100}}\nrestartPolicyRule: x")
     assert [one.rule for one in found(text)] == ["invented-resource", "api-field"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha3"])
+def test_each_version_of_a_taint_rule_is_one_of_some_release(version: str) -> None:
+    text = f"apiVersion: resource.k8s.io/{version}\nkind: DeviceTaintRule\nmetadata: {{name: r}}\n"
+    assert [one.rule for one in found(text)] == ["not-checked"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "fixed"),
+    [
+        ('device.attributes["memory"] >= 16 * 1024', False),
+        ('device.attributes["memory"] >= 16000.5', False),
+        ('device.attributes["memory"] >= 16e3', False),
+        ('device.attributes["memory"] >= 0x3E80', False),
+        ('device.attributes["memory"] >= 16000u', False),
+        ('device.attributes["memory"] >= 16000 - 500', False),
+        ('device.attributes["memory"] >= 16000', True),
+        ('(device.attributes["memory"] >= 16000) || true', True),
+        ('device.attributes["memory"] >= 16000 && true', True),
+    ],
+)
+def test_only_a_whole_comparison_of_memory_is_rewritten(expression: str, fixed: bool) -> None:
+    text = claim(f"deviceClassName: gpu\nselectors:\n  - cel: {{expression: '{expression}'}}")
+    assert any(one.edits for one in found(text) if one.rule == "old-memory") is fixed
+
+
+def test_memory_is_read_of_the_driver_that_the_expression_names() -> None:
+    expression = 'device.driver == "gpu.nvidia.com" && device.attributes["memory"] >= 16000'
+    text = claim(f"deviceClassName: mine\nselectors:\n  - cel: {{expression: '{expression}'}}")
+    [one] = [one for one in found(text) if one.rule == "old-memory"]
+    assert 'device.capacity["gpu.nvidia.com"].memory' in one.action

@@ -188,24 +188,24 @@ def test_each_container_keeps_its_own_devices() -> None:
 @pytest.mark.parametrize(
     ("init", "used", "names"),
     [
-        ("{name: i, resources: {limits: {nvidia.com/gpu: 1}}}", "b", ["a", "b"]),
-        ("{name: i, resources: {limits: {nvidia.com/gpu: 2}}}", "b", ["a", "b"]),
-        ("{name: i, resources: {limits: {nvidia.com/gpu: 3}}}", "i", ["a", "b", "i"]),
+        ("{name: i, resources: {limits: {nvidia.com/gpu: 1}}}", ["b"], ["a", "b"]),
+        ("{name: i, resources: {limits: {nvidia.com/gpu: 2}}}", ["b"], ["a", "b"]),
+        ("{name: i, resources: {limits: {nvidia.com/gpu: 3}}}", ["b", "i"], ["a", "b", "i"]),
         (
             "{name: i, restartPolicy: Always, resources: {limits: {nvidia.com/gpu: 1}}}",
-            "i",
+            ["i"],
             ["a", "b", "i"],
         ),
     ],
 )
 def test_an_init_container_uses_the_devices_of_another_one(
-    init: str, used: str, names: list[str]
+    init: str, used: list[str], names: list[str]
 ) -> None:
     containers = "[{name: a, resources: {limits: {amd.com/gpu: 9}}}, {name: b, resources: {limits: {nvidia.com/gpu: 2}}}]"
     found = converted(pod(containers, f"{{initContainers: [{init}, {{name: other}}]}}"))
     assert [one["name"] for one in requests(found)] == names
     first, second = found.documents[1]["spec"]["initContainers"]
-    assert first["resources"] == {"claims": [{"name": "gpu", "request": used}]}
+    assert first["resources"] == {"claims": [{"name": "gpu", "request": one} for one in used]}
     assert second == {"name": "other"}
 
 
@@ -613,3 +613,41 @@ def test_what_is_made_has_a_name_of_its_own() -> None:
         )
     ]
     assert names == ["a-gpu-2", "a-gpu", "b-gpu", "b-gpu-2", "pod-gpu"]
+
+
+@pytest.mark.parametrize(
+    ("inits", "mains", "counts", "uses"),
+    [
+        ([8], [4, 4], [4, 4], [["c0", "c1"]]),
+        ([8], [4], [4, 4], [["c0", "i0"]]),
+        ([1, 1, 2], [0], [1, 1], [["i0"], ["i0"], ["i0", "i2"]]),
+        ([2], [4], [4], [["c0"]]),
+        ([5], [4, 4], [4, 4, 1], [["c0", "i0"]]),
+    ],
+)
+def test_init_containers_ask_for_no_more_than_the_kubelet_counted(
+    inits: list[int], mains: list[int], counts: list[int], uses: list[list[str]]
+) -> None:
+    def container(name: str, count: int) -> dict[str, Any]:
+        limits = {"limits": {"nvidia.com/gpu": count}} if count else {}
+        return {"name": name, "image": "x", "resources": limits}
+
+    spec = {
+        "initContainers": [container(f"i{n}", count) for n, count in enumerate(inits)],
+        "containers": [container(f"c{n}", count) for n, count in enumerate(mains)],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    template, made = convert(pod, Choice(), PRODUCTS).documents
+    requests = template["spec"]["spec"]["devices"]["requests"]
+    assert [one["exactly"].get("count", 1) for one in requests] == counts
+    found = [
+        sorted(one["request"] for one in container["resources"]["claims"])
+        for container in made["spec"]["initContainers"]
+    ]
+    assert found == uses
+
+
+def test_a_label_that_excludes_gpus_stays() -> None:
+    expressions = "[{key: nvidia.com/gpu.present, operator: NotIn, values: ['true']}]"
+    texts, _, left = with_nodes(affinity(f"[{{matchExpressions: {expressions}}}]"))
+    assert (texts, len(left)) == ([], 1)
