@@ -12,10 +12,9 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
-from itertools import chain
+from io import BytesIO
+from itertools import chain, islice
 from pathlib import Path
-
-import yaml
 
 from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.config.settings import KubeletSettings, Settings
@@ -32,6 +31,7 @@ from dra_driver.model.host import (
     Space,
 )
 from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.model.yaml_documents import BadDocument, documents
 from dra_driver.node.files import content_of
 from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
 from dra_driver.node.leftovers import NodeFiles
@@ -62,7 +62,8 @@ _ENDPOINT = re.compile(
     r"^\s*containerRuntimeEndpoint:\s*[\"']?([^\s\"']+)|--container-runtime-endpoint[= ]([^\s\"']+)",
     re.MULTILINE,
 )
-_MOST_IMPORTS = 64
+_MOST_FILES, _MOST_TEXT = 64, 4 * 2**20
+"""Of the configuration of runtimes, in files and characters: a node may be hostile."""
 
 
 class Host:
@@ -119,6 +120,9 @@ class Host:
         unreadable: list[str] = []
         waiting = [*RUNTIME_FILES, *chain.from_iterable(map(self._in, RUNTIME_FOLDERS))]
         for path in waiting:  # it grows by what a file imports
+            if len(files) == _MOST_FILES or sum(map(len, files.values())) > _MOST_TEXT:
+                unreadable.append(f"{path} and what follows: the configuration is too large")
+                break
             if path in files or self.place(path).kind is PlaceKind.MISSING:
                 continue
             text = self._text(path)
@@ -126,8 +130,7 @@ class Host:
                 unreadable.append(f"{path}: it exists and cannot be read by this user")
                 continue
             files[path] = text
-            if len(waiting) < _MOST_IMPORTS:
-                waiting += self._imports(path, text)
+            waiting += islice(self._imports(path, text), _MOST_FILES)
         there = (one for one in RUNTIME_SOCKETS if self.place(one).kind is PlaceKind.SOCKET)
         folder = cdi_dir.rstrip("/")
         return RuntimeOnHost(
@@ -142,9 +145,10 @@ class Host:
 
     def kubelet_gates(self) -> Mapping[str, bool]:
         """Return the feature gates that the kubelet's configuration file sets; none if there is no such file."""
+        content = BytesIO((self._text(KUBELET_FILES[0]) or "").encode())
         try:
-            found = yaml.safe_load(self._text(KUBELET_FILES[0]) or "")
-        except (yaml.YAMLError, RecursionError, ValueError):
+            found = next((one.content for one in documents(content)), None)
+        except BadDocument:
             return {}
         gates = found.get("featureGates") if isinstance(found, Mapping) else None
         return {

@@ -187,3 +187,25 @@ def test_the_gates_that_the_kubelet_s_configuration_sets(
 
 def test_a_kubelet_without_a_configuration_file_sets_no_gates(root: Path) -> None:
     assert Host(root).kubelet_gates() == {}
+
+
+def test_the_configuration_of_runtimes_is_read_up_to_a_limit(root: Path) -> None:
+    for number in range(100):
+        put(root, f"/etc/crio/crio.conf.d/{number:03}.conf", "[crio]\n")
+    found = Host(root).runtime("/var/run/cdi")
+    assert len(found.files) == 64
+    assert any("too large" in one for one in found.unreadable)
+
+
+def test_a_runtime_that_imports_a_thousand_files_is_read_up_to_a_limit(root: Path) -> None:
+    put(root, "/etc/containerd/config.toml", 'imports = ["conf.d/*.toml"]\n')
+    for number in range(1000):
+        put(root, f"/etc/containerd/conf.d/{number:04}.toml", f"# {'x' * 100_000}\n")
+    found = Host(root).runtime("/var/run/cdi")
+    assert sum(map(len, found.files.values())) < 5 * 2**20
+
+
+def test_an_alias_bomb_sets_no_gates(root: Path) -> None:
+    levels = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 10)]
+    put(root, "/var/lib/kubelet/config.yaml", "\n".join(["l0: &l0 [x]", *levels]))
+    assert Host(root).kubelet_gates() == {}
