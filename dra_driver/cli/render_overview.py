@@ -131,7 +131,8 @@ def _claims(document: ClusterClaims, look: Look) -> Sheet:
         *(("CLASS", "ALLOCATED") if look.wide else ()),
     )
     rows = tuple(_claim(one, look) for one in document.claims)
-    return Sheet(headers, rows, (), "there is no claim that is asked about")
+    where = "" if look.namespaces else "; -A shows those of all namespaces"
+    return Sheet(headers, rows, (), f"there is no claim that is asked about{where}")
 
 
 def _claim(one: ClusterClaim, look: Look) -> Row:

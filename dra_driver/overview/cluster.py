@@ -38,6 +38,7 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.cluster import ClusterState
 
 FREE, PARTLY_FREE, NOT_KNOWN, NOT_USABLE = "free", "partly free", "not known", "not usable"
+NODE_CLOSED = "node closed"
 _STATES: Mapping[type, str] = {
     HeldByClaim: "in use",
     CapacityConsumed: "in use",
@@ -99,6 +100,8 @@ class Overview:
             return _STATES.get(type(reason), NOT_USABLE)
         if any(not gap.name for gap in self.state.gaps("resourceclaims")):
             return NOT_KNOWN
+        if not self.is_open(device):
+            return NODE_CLOSED
         return PARTLY_FREE if self.fleet.held.shares.get(device.id) else FREE
 
     def is_shared(self, device: SliceDevice) -> bool:

@@ -303,3 +303,8 @@ def test_the_answer_says_when_it_was_read_and_what_it_lacks() -> None:
     gap = Gap(verb="list", resource="nodes", name="", message="m", lacks="x", role="explain")
     found = devices_of(overview(recordedAt="2026-01-01T00:00:00Z"), Chosen(), (gap,))
     assert (found.read_at, found.not_read) == ("2026-01-01T00:00:00Z", (gap,))
+
+
+def test_a_device_of_a_node_that_takes_no_pods() -> None:
+    (one,) = rows(words.node("n2", unschedulable=True), gpu_slice(words.device("a"), pool="n2"))
+    assert one.free == "node closed"
