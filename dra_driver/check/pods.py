@@ -16,6 +16,7 @@ from dra_driver.model.plugin_resources import (
     likely_resource,
 )
 from dra_driver.model.printable import printable
+from dra_driver.model.quantity import Quantity
 from dra_driver.model.yaml_documents import Path
 
 _CONVERT = "`dra-driver convert` writes the claim that asks for the same"
@@ -96,8 +97,20 @@ def _offered(known: Known) -> Iterator[str]:
 
 
 def _asked(one: Given, path: Path, name: str, amount: object) -> Finding:
+    if _is_part(str(amount)):
+        message = f"the API server would refuse it: {printable(name)} is {printable(str(amount))}, and must be a whole number"
+        action = "ask for a share by a claim, or for a resource of shares that the plugin offers"
+        return one.finding("device-plugin-amount", path, message, action)
     message = f"{printable(name)}: {printable(str(amount))} is served by a device plugin, or by a DeviceClass with this extendedResourceName"
     return one.finding("device-plugin", path, message, _CONVERT)
+
+
+def _is_part(text: str) -> bool:
+    """Whether this is a quantity that is no whole number."""
+    try:
+        return bool(Quantity.parse(text).nanos % 10**9)
+    except ValueError:
+        return False  # told as a value that the API server refuses
 
 
 def _invented(one: Given, path: Path, name: str, amount: object) -> Finding:

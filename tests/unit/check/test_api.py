@@ -171,3 +171,20 @@ def test_memory_is_read_of_the_driver_that_the_expression_names() -> None:
     text = claim(f"deviceClassName: mine\nselectors:\n  - cel: {{expression: '{expression}'}}")
     [one] = [one for one in found(text) if one.rule == "old-memory"]
     assert 'device.capacity["gpu.nvidia.com"].memory' in one.action
+
+
+@pytest.mark.parametrize(
+    ("amount", "rule"),
+    [
+        ("0.5", "device-plugin-amount"),
+        ("1500m", "device-plugin-amount"),
+        ("1000m", "device-plugin"),
+        ("2", "device-plugin"),
+        ("1k", "device-plugin"),
+        ("one", "device-plugin"),
+    ],
+)
+def test_an_extended_resource_is_a_whole_number(amount: str, rule: str) -> None:
+    text = pod(f"resources: {{limits: {{nvidia.com/gpu: '{amount}'}}}}")
+    assert rule in [one.rule for one in found(text)]
+    assert {"device-plugin", "device-plugin-amount"} & {one.rule for one in found(text)} == {rule}
