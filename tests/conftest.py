@@ -25,6 +25,12 @@ def pytest_sessionfinish() -> None:
         measuring.save()
 
 
+def pytest_configure() -> None:
+    """Whoever starts the tests in the background of a script lets them ignore SIGINT, and so every process that they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_unconfigure() -> None:
     """Nothing that tests started outlives them."""
     starting.close()
