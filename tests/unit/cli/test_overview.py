@@ -113,7 +113,10 @@ def test_claims(dra: Command, capsys: Printed) -> None:
     assert capsys.readouterr().out == CLAIMS
     assert dra("claims") == 0
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "dra-driver: there is no claim that is asked about; -A shows those of all namespaces\n")
+    assert (said.out, said.err) == (
+        "",
+        "dra-driver: there is no claim that is asked about; -A shows those of all namespaces\n",
+    )
 
 
 def test_claims_of_all_namespaces(dra: Command, capsys: Printed) -> None:

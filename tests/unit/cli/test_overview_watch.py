@@ -117,7 +117,10 @@ def test_headers_come_with_the_first_rows(tmp_path: Path, api: FakeApi, capsys: 
     assert followed(tmp_path, steps, "claims") == 0
     said = capsys.readouterr()
     assert [line.split()[0] for line in said.out.splitlines()] == ["CLAIM", "first"]
-    assert said.err == "dra-driver: there is no claim that is asked about; -A shows those of all namespaces\n"
+    assert (
+        said.err
+        == "dra-driver: there is no claim that is asked about; -A shows those of all namespaces\n"
+    )
 
 
 def test_documents_are_printed_when_they_are_others(

@@ -168,3 +168,9 @@ def test_without_places_there_are_none_and_documents_are_equal() -> None:
     assert without.places.values == {}
     assert with_them.places.values
     assert without == with_them
+
+
+def test_a_mistake_in_a_text_of_a_file_has_the_line_of_the_file() -> None:
+    found = BadDocument("it is wrong", line=2, column=3).below(10)
+    assert (found.problem, found.line, found.column) == ("it is wrong", 12, 3)
+    assert BadDocument("it is wrong").below(10).line == 0

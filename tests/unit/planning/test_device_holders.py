@@ -6,7 +6,13 @@ from dataclasses import replace
 from dra_driver.model.ids import PoolName
 from dra_driver.model.state import Held
 from dra_driver.model.usage import Holder
-from dra_driver.planning.device_holders import MOST_CONTAINERS, common, holders, unknown_users
+from dra_driver.planning.device_holders import (
+    MOST_CONTAINERS,
+    common,
+    holders,
+    unknown_users,
+    uses_of,
+)
 from dra_driver.testing.builders import A_POOL
 from tests.support.usage_rows import (
     a_plugin_row,
@@ -79,3 +85,9 @@ def test_of_a_claim_with_many_containers_only_the_claim_is_named() -> None:
         [found] = holders([a_row()], uses, a_row().devices[0].pool).values()
         assert len(found) == (count if named else 1)
         assert any(one.container for one in found) is named
+
+
+def test_the_containers_of_some_rows_only() -> None:
+    other = replace(a_use(), claim="other")
+    assert uses_of([a_row()], [a_use(), other]) == (a_use(),)
+    assert uses_of([], [a_use()]) == ()
