@@ -28,6 +28,7 @@ YEARS = 3 * 365 * 86400.0
 # Where the wall clock is read, and what for.
 WALL_CLOCK = {
     "cli/follow.py": "when an answer of `explain --watch` came",
+    "cli/overview.py": "ages and device-hours of claims, for people",
     "kube/cluster.py": "when a cluster was recorded",
     "kube/events.py": "the time of an Event",
     "services/parts.py": "since when a device is held, for people",
