@@ -23,10 +23,9 @@ from dra_driver.check.outcome import CheckReport, report_of, sarif
 from dra_driver.check.unknown_kinds import is_object, matters
 from dra_driver.cli import inputs, render, render_check
 from dra_driver.cli.known import known
-from dra_driver.cli.limits import TookTooLong, at_most
-from dra_driver.cli.question import only_driver_errors
-from dra_driver.errors import DriverError, Permanent
-from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, INTERRUPTED, NOT_DONE
+from dra_driver.cli.over_files import exit_code
+from dra_driver.errors import Permanent
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE
 from dra_driver.model.yaml_documents import BadDocument, documents
 from dra_driver.node.files import content_of
 
@@ -46,23 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.parser.error("give files or directories to check, or - for standard input")
     if chosen.fix and inputs.STANDARD_INPUT in names and len(names) > 1:
         chosen.parser.error("--fix writes standard input to standard output: give - alone")
-    try:
-        return only_driver_errors(lambda: _in_time(chosen, names))
-    except DriverError as error:
-        render.error(str(error))
-        return COULD_NOT_TELL
-    except KeyboardInterrupt:
-        return INTERRUPTED
-
-
-def _in_time(chosen: argparse.Namespace, names: Sequence[str]) -> int:
-    try:
-        with at_most(chosen.timeout):
-            return _checked(chosen, names)
-    except TookTooLong as error:
-        raise Permanent(
-            f"gave up after {chosen.timeout:g} s (--timeout): give more time, or fewer files"
-        ) from error
+    return exit_code(lambda: _checked(chosen, names), chosen.timeout)
 
 
 def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:

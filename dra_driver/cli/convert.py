@@ -12,19 +12,12 @@ import yaml
 
 from dra_driver.cli import inputs, render
 from dra_driver.cli.destination import Destination
-from dra_driver.cli.limits import TookTooLong, at_most
 from dra_driver.cli.machine import fits, product_names
-from dra_driver.cli.question import only_driver_errors
+from dra_driver.cli.over_files import exit_code
 from dra_driver.convert.convert import Converted, convert
 from dra_driver.convert.resources import Choice
-from dra_driver.errors import DriverError, Permanent
-from dra_driver.model.exit_codes import (
-    COULD_NOT_TELL,
-    DONE,
-    INTERRUPTED,
-    NOT_DONE,
-    WITH_RESERVATION,
-)
+from dra_driver.errors import Permanent
+from dra_driver.model.exit_codes import DONE, NOT_DONE, WITH_RESERVATION
 from dra_driver.model.yaml_documents import BadDocument
 
 Object = dict[str, Any]
@@ -37,23 +30,7 @@ def run(chosen: argparse.Namespace) -> int:
     names = [*chosen.file, *chosen.filename]
     if not names:
         chosen.parser.error("give files or directories to convert, or - for standard input")
-    try:
-        return only_driver_errors(lambda: _in_time(chosen, names))
-    except DriverError as error:
-        render.error(str(error))
-        return COULD_NOT_TELL
-    except KeyboardInterrupt:
-        return INTERRUPTED
-
-
-def _in_time(chosen: argparse.Namespace, names: Sequence[str]) -> int:
-    try:
-        with at_most(chosen.timeout):
-            return _converted(chosen, names)
-    except TookTooLong as error:
-        raise Permanent(
-            f"gave up after {chosen.timeout:g} s (--timeout): give more time, or fewer files"
-        ) from error
+    return exit_code(lambda: _converted(chosen, names), chosen.timeout)
 
 
 @dataclass(frozen=True, slots=True)
