@@ -16,12 +16,12 @@ import urllib3
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import Expired, Invalid, Malformed, NotFound, NotServed
-from dra_driver.kube.cluster import TAINT_RULE_VERSIONS
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES
 from dra_driver.kube.failures import ApiCall
 from dra_driver.kube.transport import METADATA_ONLY, Exchange, Transport
 from dra_driver.kube.watch import SILENT_WATCH_SECONDS, read_event, read_lines
+from dra_driver.model.api.resource_claim import TAINT_RULE_VERSIONS
 from dra_driver.model.api.workload import PLURALS, with_parts
 
 WATCH_SECONDS = 300

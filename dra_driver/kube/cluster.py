@@ -36,6 +36,7 @@ from dra_driver.model.api.meta import ApiValue, ObjectMeta
 from dra_driver.model.api.policy import PodDisruptionBudget
 from dra_driver.model.api.resource_claim import (
     GROUP,
+    TAINT_RULE_VERSIONS,
     DeviceClass,
     DeviceTaintRule,
     ResourceClaim,
@@ -54,8 +55,6 @@ OPAQUE_CONTENT = "opaque content of {resource}"
 """The name of this gap: an object was read, but its opaque content was not. The scheduler does not look at it either."""
 NAMED_OPAQUE = 100
 """So many objects of a kind with unreadable opaque content are named. Anybody may create thousands of them."""
-TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
-"""Versions that may have DeviceTaintRules, newest first. A cluster may serve a version without them."""
 
 _GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$', re.MULTILINE)
 

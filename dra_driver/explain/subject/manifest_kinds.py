@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.api.resource_claim import GROUP, TAINT_RULE_VERSIONS
 
 SPOKEN = ("v1", "v1beta2", "v1beta1")
 """The versions of resource.k8s.io that `explain` reads, newest first."""
@@ -96,7 +96,7 @@ def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
     return _no_such_kind(kind, f"{group}/{version}" if group else version, known)
 
 
-TAINT_RULE, TAINT_RULE_VERSIONS = "DeviceTaintRule", ("v1", "v1beta2", "v1alpha3")
+TAINT_RULE = "DeviceTaintRule"
 
 
 def _version_refusal(document: Mapping[str, Any], version: str, served: Collection[str]) -> str:

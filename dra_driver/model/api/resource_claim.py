@@ -10,6 +10,8 @@ from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta, QuantityT
 from dra_driver.model.api.resource_slice import DeviceTaint
 
 GROUP = "resource.k8s.io"
+TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+"""The versions of the group that may have DeviceTaintRules, newest first. A cluster may serve a version without them."""
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """The annotation of a claim that was created from a template: the entry's name in the pod's spec.resourceClaims."""
 
