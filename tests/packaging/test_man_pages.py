@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The man pages are what the command line says, and are troff that can be read."""
+"""The man pages are what the command line says. tests/e2e asks groff whether they are troff that can be read."""
 
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from hack.man_pages import _text, man_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "man"
-SECONDS = 60
 
 
 def test_the_pages_are_those_of_the_command_line() -> None:
@@ -45,16 +42,6 @@ def test_the_wheel_has_them_where_man_looks() -> None:
 )
 def test_what_troff_would_obey_is_escaped(text: str, escaped: str) -> None:
     assert _text(text) == escaped
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.stem)
-def test_groff_finds_nothing_wrong(path: Path) -> None:
-    program = shutil.which("groff")
-    if program is None:
-        pytest.skip("groff is not installed")
-    command = [program, "-man", "-ww", "-z", "-Tutf8", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_page_tells_arguments_flags_and_exit_codes() -> None:

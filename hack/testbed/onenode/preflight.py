@@ -28,6 +28,7 @@ NEEDED_FILES = {
     "/usr/include/stdlib.h": "libc6-dev",
     "/usr/bin/zsh": "zsh",
     "/usr/bin/fish": "fish",
+    "/usr/bin/groff": "groff-base",
 }
 # unshare itself is asked for exactly the namespaces that the cluster will live in.
 NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--mount-proc", "true")
