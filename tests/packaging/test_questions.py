@@ -13,16 +13,14 @@ import pytest
 import yaml
 
 from dra_driver.cli.main import kubectl, main
-from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.fake_kubelet import FakeKubelet
 from dra_driver.testing.nvml import boards, machine
 from dra_driver.testing.nvml import node as layouts
 from dra_driver.testing.nvml.node import MockNode
-from dra_driver.testing.plain_client import PLURALS
+from tests.support.asked_cluster import FILES, record_of_the_questions
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-FILES = ROOT / "tests" / "fixtures" / "questions"
 QUESTIONS = [
     question
     for section in yaml.safe_load((DOCS / "questions.yaml").read_text())
@@ -47,13 +45,7 @@ def one_line(text: str) -> str:
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cluster of the questions, recorded."""
-    folder = tmp_path_factory.mktemp("cluster")
-    with FakeApi() as api:
-        for thing in yaml.safe_load_all((FILES / "cluster.yaml").read_text()):
-            api.put(PLURALS[thing["kind"]], thing)
-        api.kubeconfig(folder / "config")
-        assert main(["record", "--kubeconfig", str(folder / "config"), str(folder / "record")]) == 0
-    return folder / "record"
+    return record_of_the_questions(tmp_path_factory.mktemp("cluster"))
 
 
 @pytest.fixture
