@@ -59,6 +59,7 @@ OURS = (
         "kind",
         "nodes",
         "troubleshooting",
+        "questions",
         "faults",
         "tested",
         "conformance",

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import re
 import struct
+import subprocess
 import sys
 import tarfile
 import zipfile
@@ -371,9 +372,19 @@ def test_a_path_is_in_usr_whichever_way_a_package_writes_it() -> None:
 def test_the_entry_point_starts_the_driver_with_the_images_python() -> None:
     launcher = debian.LAYOUT.launcher()
     first, *rest = launcher.content.decode().splitlines()
-    assert first == "#!/usr/bin/python3.11 -sP"
+    assert first == "#!/usr/bin/python3.11 -I"
     assert compile("\n".join(rest), "dra-driver", "exec")
     assert launcher.executable
+
+
+def test_the_environment_brings_no_module_into_the_driver(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('somebody else')")
+    first = debian.LAYOUT.launcher().content.decode().splitlines()[0]
+    for flags, printed in (([], "somebody else\n"), (first.split()[1:], "")):
+        command = [sys.executable, *flags, "-c", ""]
+        environment = {"PYTHONPATH": str(tmp_path)}
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert ended.stdout == printed
 
 
 def test_the_page_names_everything_that_is_in_the_image_and_why() -> None:

@@ -82,9 +82,13 @@ class Layout:
         return f"cpython-{self.version.replace('.', '')}"
 
     def launcher(self) -> File:
-        """The entry point; neither a user's modules nor its own folder are searched for modules."""
+        """The entry point: modules are searched for in the image only.
+
+        -I is for programs that put PYTHONPATH into the environment of every pod, as some that
+        instrument Python do. Their modules would run as root, with the driver's token.
+        """
         lines = (
-            f"#!/{self.interpreter} -sP",
+            f"#!/{self.interpreter} -I",
             "import sys",
             "",
             "from dra_driver.cli.main import main",
