@@ -55,8 +55,14 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
         return _fixed_stream(chosen, facts)
     fixed = [one for file in files for one in _fixed_file(file, facts)] if chosen.fix else []
     read = _Files()
+    failed = False
     for file in files:
-        read.take(file)
+        try:
+            read.take(file)
+        except Permanent as error:
+            # One bad file of a directory keeps no other one back.
+            failed = True
+            render.error(str(error))
     findings = [*check(read.given, facts), *read.unreadable]
     found = report_of(
         sorted_findings(findings, files),
@@ -66,7 +72,8 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     _show(found, chosen.output)
     for each in fixed:
         _tell_left(each)
-    return _with_gaps(facts, _code(found, strict=chosen.strict))
+    code = _with_gaps(facts, _code(found, strict=chosen.strict))
+    return COULD_NOT_TELL if failed else code
 
 
 def _with_gaps(facts: Known, code: int) -> int:

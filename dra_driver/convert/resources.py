@@ -89,7 +89,14 @@ _USUAL: Mapping[str, tuple[str, str]] = {
 def _of(vendor: str, count: int, choice: Choice, *selectors: str) -> Wanted:
     device_class, driver = usual(vendor, choice)
     maker = "nvidia" if vendor == "mig" else vendor
-    return Wanted(device_class, driver, maker, count, selectors, is_part=vendor == "mig")
+    notes: tuple[str, ...] = ()
+    if not choice.device_class and choice.driver not in ("", _USUAL[vendor][1]):
+        notes = (
+            f"the class {device_class} must select devices of {driver}: give another one by --class, or install the chart's with deviceClasses.nvidia.enabled=always",
+        )
+    return Wanted(
+        device_class, driver, maker, count, selectors, is_part=vendor == "mig", notes=notes
+    )
 
 
 def usual(vendor: str, choice: Choice) -> tuple[str, str]:
@@ -118,9 +125,11 @@ def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
         reason = "shares are no part of a GPU's power: two of them are not more than one; ask for 1"
         return NotConverted(f"{name}: {count}", reason)
     note = "the pods that use this claim take turns on one GPU; pods with another claim do not share it"
-    return replace(_of("nvidia", 1, choice), shared=True, notes=(note,))
+    one = _of("nvidia", 1, choice)
+    return replace(one, shared=True, notes=(*one.notes, note))
 
 
 def _memory(count: int, choice: Choice) -> Wanted:
     note = f"a device that allows several allocations gives a share of {count}Gi; of any other, the claim gets the whole device, if it has so much"
-    return replace(_of("nvidia", 1, choice), capacity={"memory": f"{count}Gi"}, notes=(note,))
+    one = _of("nvidia", 1, choice)
+    return replace(one, capacity={"memory": f"{count}Gi"}, notes=(*one.notes, note))

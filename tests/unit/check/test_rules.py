@@ -311,6 +311,16 @@ CASES = {
         pod("resources: {limits: {nvida.com/gpu: 1}}"),
         ["7 resource-name: no plugin of a vendor offers nvida.com/gpu"],
     ),
+    "unknown with devices": (
+        (
+            "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: w-}\nspec:\n  templates:\n    - name: train\n      container:\n        resources:\n"
+            "          limits: {nvidia.com/gpu: 1}\n"
+        ),
+        [
+            "2 not-checked: Workflow of argoproj.io: it is not checked",
+            "9 device-plugin: spec.templates[0].container.resources.limits asks a device plugin for nvidia.com/gpu, or a DeviceClass with this extendedResourceName",
+        ],
+    ),
     "hami": (
         pod("resources: {limits: {nvidia.com/gpumem: 3000}}"),
         [

@@ -146,6 +146,19 @@ def test_directories_are_read_as_kubectl_does(capsys: pytest.CaptureFixture[str]
     assert document["files"] == 3
 
 
+def test_a_bad_file_keeps_no_other_one_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.yaml").symlink_to("nothing")
+    (tmp_path / "c.yaml").write_text("kind: Pod\nmetadata: {name: p}\n")
+    os.mkfifo(tmp_path / "d.yaml")
+    assert main(["check", str(tmp_path)]) == 2
+    out, said = capsys.readouterr()
+    assert "it has no apiVersion" in out
+    assert f"cannot read the manifest {tmp_path}/b.yaml: there is no such file" in said
+    assert f"{tmp_path}/d.yaml is no regular file: it is not read" in said
+
+
 def test_standard_input_is_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
