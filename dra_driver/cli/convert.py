@@ -2,6 +2,7 @@
 """`dra-driver convert`: pods with claims instead of extended resources, as YAML."""
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +133,7 @@ def _write(chosen: argparse.Namespace, files: Sequence[_File]) -> None:
         f"{Path(file.name).stem if file.name != inputs.STANDARD_INPUT else 'stdin'}.yaml"
         for file in files
     ]
-    twice = next((name for name in names if names.count(name) > 1), "")
+    twice = next((name for name, number in Counter(names).items() if number > 1), "")
     if twice:
         raise Permanent(f"two files would become {folder / twice}: convert one directory at a time")
     try:

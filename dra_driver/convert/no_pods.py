@@ -35,7 +35,7 @@ def _quota(document: Object, choice: Choice) -> Iterator[NotConverted]:
     spec = document.get("spec")
     hard = spec.get("hard") if isinstance(spec, Mapping) else None
     for key, amount in (hard if isinstance(hard, Mapping) else {}).items():
-        name = str(key).removeprefix(_OF_QUOTAS)
+        name = str(key).removeprefix(_OF_QUOTAS).removeprefix("limits.")
         if is_device_resource(name):
             counted = _counted(name, choice)
             reason = f"a quota counts claims by other keys: write {counted}: {amount} beside it, or {_CLAIMS} for the number of claims"

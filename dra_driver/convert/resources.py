@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.model.names import DOMAIN
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
 _MIG = re.compile(r"nvidia\.com/mig-(?!.*\.shared$)(?P<profile>\d+[cg]\.\d+gb(?:\.[a-z]+)*)")
+_AMOUNT = re.compile(r"0*[1-9][0-9]{0,8}")
+_SHARES_OF_MEMORY = "aliyun.com/gpu-mem"
 _MEDIA = re.compile(r"\.(me|me\.all|gfx)(?=$)")
 
 
@@ -52,8 +55,13 @@ class NotConverted:
 
 def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
     """Return the request for an amount of a resource of devices."""
-    if not amount.isdecimal() or int(amount) < 1:
-        return NotConverted(f"{name}: {amount}", "the amount must be a whole number from 1")
+    problem = ""
+    if not _AMOUNT.fullmatch(amount):
+        problem = "the amount must be a whole number from 1"
+    elif int(amount) > MAX_RESULTS and name != _SHARES_OF_MEMORY:
+        problem = f"a claim has at most {MAX_RESULTS} devices"
+    if problem:
+        return NotConverted(f"{name}: {amount:.40}", problem)
     if found := _MIG.fullmatch(name):
         return _mig(found["profile"], int(amount), choice)
     if name.startswith("nvidia.com/mig-"):
@@ -114,7 +122,7 @@ def _mig(profile: str, count: int, choice: Choice) -> Wanted:
 
 
 def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
-    if name == "aliyun.com/gpu-mem":
+    if name == _SHARES_OF_MEMORY:
         return _memory(count, choice)
     if name == "aliyun.com/gpu-count":
         reason = (

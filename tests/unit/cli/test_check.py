@@ -312,6 +312,14 @@ def test_fix_rewrites_the_file_and_shows_what_it_changed(
     ]
 
 
+def test_fix_keeps_line_ends_and_the_mark_of_the_byte_order() -> None:
+    before, after = (text.replace("\n", "\r\n").encode("utf-8-sig") for text in (OLD, WARNED))
+    name = Path(file(""))
+    name.write_bytes(before)
+    assert main(["check", "--fix", str(name)]) == 0
+    assert name.read_bytes() == after
+
+
 def test_fix_leaves_what_is_right_or_no_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     names = [file(CLEAN), file("a: [\n", "b.yaml")]
     Path("c.yaml").write_bytes(b"\xff\xfea\0")

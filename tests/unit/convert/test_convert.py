@@ -147,6 +147,17 @@ def test_class_and_driver_can_be_chosen() -> None:
     [
         ("{nvidia.com/gpu: 0}", "nvidia.com/gpu: 0", "the amount must be a whole number from 1"),
         ("{nvidia.com/gpu: 500m}", "nvidia.com/gpu: 500m", "the amount must be a whole number"),
+        ("{nvidia.com/gpu: 33}", "nvidia.com/gpu: 33", "a claim has at most 32 devices"),
+        (
+            f"{{nvidia.com/gpu: '{'1' * 5000}'}}",
+            f"nvidia.com/gpu: {'1' * 40}",
+            "the amount must be a whole number from 1",
+        ),
+        (
+            "{nvidia.com/gpu: \uff12}",
+            "nvidia.com/gpu: \uff12",
+            "the amount must be a whole number from 1",
+        ),
         ("{nvidia.com/gpu.shared: 2}", "nvidia.com/gpu.shared: 2", "shares are no part of a GPU's"),
         ("{aliyun.com/gpu-count: 1}", "aliyun.com/gpu-count: 1", "it says over how many GPUs"),
         ("{amd.com/cpx_nps4: 1}", "amd.com/cpx_nps4: 1", "the driver does not publish AMD's"),
