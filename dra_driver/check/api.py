@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dra_driver.check.api_values import REFUSED, value_findings
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, at, entries, mapping, steps
 from dra_driver.check.older_forms import WITHDRAWN, is_older
@@ -30,10 +31,8 @@ from dra_driver.model.plugin_resources import is_invented_resource
 from dra_driver.model.yaml_documents import Path
 
 MOST_ENTRIES = 32
-MOST_TOLERATIONS = 16
 LONGEST_EXPRESSION = 10 * 1024
 LONGEST_PARAMETERS = 10 * 1024
-_WHAT = "the API server would refuse it"
 _PATH = re.compile(r"\b(?:spec|metadata)(?:\.\w+|\[[^\]]+\])*")
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _NO_FIELD = re.compile(r"has no field|no field ")
@@ -58,18 +57,22 @@ def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
         misses_version = one.kind in KINDS and "served" in problem
         rule = "api-version" if misses_version else "api-kind"
         path: Path = ("apiVersion",) if "apiVersion" in one.content else ()
-        yield one.finding(rule, path, f"{_WHAT}: {problem}", "write the right apiVersion and kind")
+        yield one.finding(
+            rule, path, f"{REFUSED}: {problem}", "write the right apiVersion and kind"
+        )
         return
     if not is_understood(one.content):
         return
     if one.kind in WORKLOADS:
         yield from _workload(one)
+        yield from value_findings(one)
         return
     content: Any = one.content
     if group and version in ("v1beta1", *_OLD_VERSIONS):
         content = as_v1(content)
     yield from _decoded(one, content, KINDS[one.kind], ())
     yield from _limits(one)
+    yield from value_findings(one)
 
 
 def _workload(one: Given) -> Iterator[Finding]:
@@ -114,7 +117,7 @@ def _without_invented(content: Any, levels: int) -> Any:
 def _malformed(one: Given, error: str, base: Path) -> Finding:
     found = _AT.search(error)
     path = (*base, *steps(found["path"])) if found else base
-    message = f"{_WHAT}: {_AT.sub('', error)}"
+    message = f"{REFUSED}: {_AT.sub('', error)}"
     return one.finding(
         "api-malformed", path, message, "write a value of the type that the field has"
     )
@@ -133,7 +136,7 @@ def _refused(one: Given, problem: str, base: Path) -> Finding:
         rule = "api-field"
     elif _MORE_THAN.search(problem):
         rule = "api-limit"
-    return one.finding(rule, path, f"{_WHAT}: {problem}", "correct that place")
+    return one.finding(rule, path, f"{REFUSED}: {problem}", "correct that place")
 
 
 def _text(path: Path) -> str:
@@ -171,7 +174,6 @@ def _limits(one: Given) -> Iterator[Finding]:
     for request in requests(one):
         for field in ("selectors", "derivedAttributes"):
             yield from _too_many(one, (*request.path, field), MOST_ENTRIES)
-        yield from _too_many(one, (*request.path, "tolerations"), MOST_TOLERATIONS)
     for expression in expressions(one):
         length = len(expression.text.encode(errors="surrogatepass"))
         if length > LONGEST_EXPRESSION:
@@ -181,12 +183,12 @@ def _limits(one: Given) -> Iterator[Finding]:
 def _too_many(one: Given, path: Path, most: int) -> Iterator[Finding]:
     found = at(one.content, path)
     if isinstance(found, list) and len(found) > most:
-        message = f"{_WHAT}: {path[-1]} has {len(found)} entries, at most {most} are allowed"
+        message = f"{REFUSED}: {path[-1]} has {len(found)} entries, at most {most} are allowed"
         yield one.finding("api-limit", path, message, "remove some, or write two objects")
 
 
 def _too_long(one: Given, path: Path, length: int, most: int) -> Finding:
-    message = f"{_WHAT}: {path[-1]} has {length:,} bytes, at most {most:,} are allowed"
+    message = f"{REFUSED}: {path[-1]} has {length:,} bytes, at most {most:,} are allowed"
     return one.finding("api-limit", path, message, "write it shorter")
 
 
@@ -199,11 +201,11 @@ def _parameters(one: Given, path: Path) -> Iterator[Finding]:
             yield one.finding(
                 "api-value",
                 place,
-                f"{_WHAT}: it has no opaque",
+                f"{REFUSED}: it has no opaque",
                 "write opaque, with driver and parameters",
             )
         elif not isinstance(parameters, Mapping):
-            message = f"{_WHAT}: parameters must be a mapping"
+            message = f"{REFUSED}: parameters must be a mapping"
             yield one.finding(
                 "api-value", inner, message, "write apiVersion, kind and their fields"
             )

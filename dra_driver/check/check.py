@@ -12,7 +12,7 @@ from dra_driver.check.finding import Finding, sorted_findings
 from dra_driver.check.given import Given, Known
 from dra_driver.check.names import names_of
 from dra_driver.check.older_forms import older_findings
-from dra_driver.check.pods import pod_findings
+from dra_driver.check.pods import offered_resources, pod_findings
 from dra_driver.check.references import objects, reference_findings
 from dra_driver.check.selectors import selector_findings, unguarded_findings
 from dra_driver.check.unknown_kinds import is_foreign, unknown_findings
@@ -51,6 +51,7 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
     served = known.state.served if known.state else ()
     names = names_of(known)
     there = objects(given, known)
+    offered = frozenset(offered_resources(given, known))
     devices = DevicesOfCluster(known, given)
     namespaces = labels_of_namespaces(given, known)
     for one in given:
@@ -68,7 +69,8 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
         yield from admin_findings(one, namespaces)
         yield from config_findings(one, known)
         yield from capacity_findings(one, names, known)
-        yield from pod_findings(one, known)
+        yield from devices.too_many(one)
+        yield from pod_findings(one, offered)
         yield from object_findings(one, known)
     yield from label_findings(given, known)
     yield from unknown_findings(given)

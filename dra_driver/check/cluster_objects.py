@@ -45,9 +45,10 @@ def object_findings(one: Given, known: Known) -> Iterator[Finding]:
 def _quota(one: Given) -> Iterator[Finding]:
     hard = mapping(at(one.content, ("spec", "hard")))
     for key in hard:
-        if not is_device_resource(str(key)):
+        name = str(key).removeprefix("limits.")
+        if not is_device_resource(name):
             continue
-        right = f"requests.{key}"
+        right = f"requests.{name}"
         path = ("spec", "hard", key)
         edits: tuple[Edit, ...] = ()
         place = one.key(path)

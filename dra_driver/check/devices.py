@@ -4,21 +4,32 @@
 The selectors of a request are asked for the devices that its class leaves, as the scheduler does.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
 
 from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.cel.compile import Selector
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known
-from dra_driver.check.parts import Expression, expressions, is_of_dra, name_in
+from dra_driver.check.parts import (
+    Expression,
+    Request,
+    devices_path,
+    expressions,
+    is_of_dra,
+    name_in,
+    requests,
+)
 from dra_driver.check.selectors import compiled
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.model.api.resource_claim import DeviceClass
 from dra_driver.model.cluster import ClusterState
+from dra_driver.model.yaml_documents import Path
 
 SHOWN = 3
 
@@ -45,10 +56,13 @@ class DevicesOfCluster:
         if self._state.gaps("resourceslices"):
             return []  # what was not read may match
         different: dict[bytes, SliceDevice] = {}
-        for device in Fleet(self._state).devices.values():
-            same = msgspec.structs.replace(device.device, name="", taints=None)
-            different.setdefault(device.id.driver.encode() + msgspec.json.encode(same), device)
+        for device in self._fleet.devices.values():
+            different.setdefault(_values(device), device)
         return list(different.values())
+
+    @cached_property
+    def _fleet(self) -> Fleet:
+        return Fleet(self._state)
 
     def findings(self, one: Given) -> Iterator[Finding]:
         """Yield the selectors of an object that match no device, or that fail."""
@@ -56,6 +70,58 @@ class DevicesOfCluster:
             selectors = compiled([expression.text], self._known)
             if not expression.is_derived and selectors and self._devices:
                 yield from self._judged(one, expression, selectors[0])
+
+    def too_many(self, one: Given) -> Iterator[Finding]:
+        """Yield the requests that ask for more devices than an allocation can have, or than any node has."""
+        path = devices_path(one)
+        if path is None:
+            return
+        least: dict[Path, int] = {}
+        for request in requests(one):
+            count = request.body.get("count") or 1
+            if not isinstance(count, int) or request.body.get("allocationMode") == "All":
+                continue
+            if count > MAX_RESULTS:
+                message = f"the request is for {count} devices, and an allocation has at most {MAX_RESULTS}"
+                yield _too_many(one, (*request.path, "count"), message)
+                continue
+            # Of alternatives, the claim gets one.
+            place = (*path, "requests", request.path[len(path) + 1])
+            least[place] = min(count, least.get(place, count))
+            most = self._most_on_a_node(one, request)
+            if most is not None and count > most:
+                message = f"the request is for {count} devices, and the node with the most has {most} that match"
+                yield _too_many(one, (*request.path, "count"), message)
+        total = sum(least.values())
+        if total > MAX_RESULTS:
+            message = (
+                f"the claim asks for {total} devices, and an allocation has at most {MAX_RESULTS}"
+            )
+            yield _too_many(one, path, message)
+
+    def _most_on_a_node(self, one: Given, request: Request) -> int | None:
+        """Return how many devices match on the node that has the most; None if that is not known, or if there is none at all."""
+        name = str(request.body.get("deviceClassName", ""))
+        if not self._devices or name not in self._classes:
+            return None
+        mine = [
+            each.text
+            for each in expressions(one)
+            if _is_below(each, request) and not each.is_derived
+        ]
+        selectors = compiled((*self._classes[name], *mine), self._known)
+        same: dict[bytes, bool] = {}
+        nodes: Counter[str] = Counter()
+        for device in self._fleet.devices.values():
+            key = _values(device)
+            if key not in same:
+                same[key] = all(_fits(each, device) for each in selectors)
+            if same[key]:
+                if device.device.allow_multiple_allocations:
+                    return None  # it may be given out any number of times
+                nodes[device.slice.spec.node_name or device.device.node_name or ""] += 1
+        elsewhere = nodes.pop("", 0)  # devices that several nodes reach
+        return max(nodes.values(), default=0) + elsewhere or None
 
     def _judged(self, one: Given, expression: Expression, selector: Selector) -> Iterator[Finding]:
         left = self._of_class(expression.of_class)
@@ -87,6 +153,21 @@ class DevicesOfCluster:
                 device for device in self._devices if all(_fits(one, device) for one in selectors)
             ]
         return self._left[name]
+
+
+def _too_many(one: Given, path: Path, message: str) -> Finding:
+    action = "ask for fewer in one pod, or make more pods: the devices of a claim are on one node"
+    return one.finding("too-many-devices", path, message, action)
+
+
+def _is_below(expression: Expression, request: Request) -> bool:
+    return expression.path[: len(request.path)] == request.path
+
+
+def _values(device: SliceDevice) -> bytes:
+    """Return what selectors can read of a device, and what is equal to it but for the name, as a key."""
+    same = msgspec.structs.replace(device.device, name="", taints=None)
+    return device.id.driver.encode() + msgspec.json.encode(same)
 
 
 def _texts(one: DeviceClass) -> list[str]:

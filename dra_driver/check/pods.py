@@ -2,17 +2,19 @@
 """What do pods bring along from the time of device plugins, and what is it today?"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from dra_driver.cel.reasons.similar import question
+from dra_driver.check.api_values import is_extended
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, Object, at, entries, mapping
-from dra_driver.check.parts import PodPart, pod_of
+from dra_driver.check.parts import PodPart, is_of_dra, pod_of
 from dra_driver.model.plugin_resources import (
     is_device_label,
     is_device_resource,
     is_invented_resource,
+    is_share_of_hami,
     likely_resource,
 )
 from dra_driver.model.printable import printable
@@ -30,14 +32,14 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def pod_findings(one: Given, known: Known) -> Iterator[Finding]:
-    """Yield what the pod of an object brings along."""
+def pod_findings(one: Given, offered: Collection[str]) -> Iterator[Finding]:
+    """Yield what the pod of an object brings along. `offered` are the resources that are known to exist."""
     pod = pod_of(one)
     if pod is None:
         return
     for path, container in pod.containers():
         yield from _resources(one, path, container)
-        yield from _names(one, path, container, known)
+        yield from _names(one, path, container, offered)
         yield from _environment(one, path, container)
     yield from _choice_of_nodes(one, pod)
     yield from _labels(one, pod)
@@ -52,11 +54,16 @@ def _resources(one: Given, path: Path, container: Object) -> Iterator[Finding]:
             place = (*path, "resources", field, name)
             if is_invented_resource(str(name)):
                 yield _invented(one, place, str(name), amount)
+            elif is_share_of_hami(str(name)):
+                yield _of_hami(one, place, str(name), amount)
+            elif is_extended(str(name)) and _is_part(str(amount)):
+                yield _part(one, place, str(name), amount)
             elif is_device_resource(str(name)) and (field == "limits" or name not in limits):
                 yield _asked(one, place, str(name), amount)
     for name in wanted:
-        differs = str(limits.get(name, "")) != str(wanted[name])
-        if is_device_resource(str(name)) and differs:
+        differs = _value(limits.get(name, "")) != _value(wanted[name])
+        is_told = is_invented_resource(str(name))
+        if is_extended(str(name)) and differs and not is_told:
             found = f"the limit is {limits[name]}" if name in limits else "there is no limit"
             yield one.finding(
                 "device-plugin-amount",
@@ -66,7 +73,9 @@ def _resources(one: Given, path: Path, container: Object) -> Iterator[Finding]:
             )
 
 
-def _names(one: Given, path: Path, container: Object, known: Known) -> Iterator[Finding]:
+def _names(
+    one: Given, path: Path, container: Object, offered: Collection[str]
+) -> Iterator[Finding]:
     """Yield the resources that are like one of a vendor and that nobody offers."""
     resources = mapping(container.get("resources"))
     amounts = {
@@ -74,7 +83,6 @@ def _names(one: Given, path: Path, container: Object, known: Known) -> Iterator[
         for field in ("requests", "limits")
         for name in mapping(resources.get(field))
     }
-    offered = set(_offered(known))
     for name, field in amounts.items():
         near = likely_resource(name)
         if near and name not in offered:
@@ -86,7 +94,11 @@ def _names(one: Given, path: Path, container: Object, known: Known) -> Iterator[
             )
 
 
-def _offered(known: Known) -> Iterator[str]:
+def offered_resources(given: Sequence[Given], known: Known) -> Iterator[str]:
+    """Yield the resources of the nodes and classes of the cluster, and those of the classes of the files."""
+    for one in given:
+        if is_of_dra(one) and one.kind == "DeviceClass":
+            yield str(at(one.content, ("spec", "extendedResourceName")))
     if known.state is None:
         return
     for node in known.state.nodes:
@@ -97,20 +109,34 @@ def _offered(known: Known) -> Iterator[str]:
 
 
 def _asked(one: Given, path: Path, name: str, amount: object) -> Finding:
-    if _is_part(str(amount)):
-        message = f"the API server would refuse it: {printable(name)} is {printable(str(amount))}, and must be a whole number"
-        action = "ask for a share by a claim, or for a resource of shares that the plugin offers"
-        return one.finding("device-plugin-amount", path, message, action)
     message = f"{printable(name)}: {printable(str(amount))} is served by a device plugin, or by a DeviceClass with this extendedResourceName"
     return one.finding("device-plugin", path, message, _CONVERT)
 
 
+def _part(one: Given, path: Path, name: str, amount: object) -> Finding:
+    message = f"the API server would refuse it: {printable(name)} is {printable(str(amount))}, and must be a whole number"
+    action = "ask for a share by a claim, or for a resource of shares that the plugin offers"
+    return one.finding("device-plugin-amount", path, message, action)
+
+
+def _of_hami(one: Given, path: Path, name: str, amount: object) -> Finding:
+    message = f"{printable(name)}: {printable(str(amount))} is a part of a GPU by HAMi's plugin and scheduler"
+    action = "this driver does not limit memory or cores: ask for a MIG device or a whole GPU by a claim, or keep the pod on HAMi's nodes"
+    return one.finding("device-plugin", path, message, action)
+
+
 def _is_part(text: str) -> bool:
     """Whether this is a quantity that is no whole number."""
+    value = _value(text)
+    return isinstance(value, int) and bool(value % 10**9)
+
+
+def _value(amount: object) -> int | str:
+    """Return the amount in billionths; the text if it is no quantity, which is told as a value that the API server refuses."""
     try:
-        return bool(Quantity.parse(text).nanos % 10**9)
+        return Quantity.parse(str(amount)).nanos
     except ValueError:
-        return False  # told as a value that the API server refuses
+        return str(amount)
 
 
 def _invented(one: Given, path: Path, name: str, amount: object) -> Finding:

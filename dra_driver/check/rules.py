@@ -33,6 +33,11 @@ _ALL = (
     Rule("cel-cost", "error", "an expression whose estimated cost is above the API server's limit"),
     Rule("cel-name", "warning", "an attribute or capacity that nobody has (did you mean …?)"),
     Rule("cel-type", "warning", "a comparison with a value of another type"),
+    Rule(
+        "cel-value",
+        "warning",
+        "a text that is no quantity or no version: the expression ends with an error",
+    ),
     Rule("cel-no-device", "warning", "no device of the cluster matches the expression"),
     Rule(
         "cel-fails",
@@ -53,6 +58,11 @@ _ALL = (
     Rule("config-kind", "error", "a kind of configuration that the driver does not know"),
     Rule("config-value", "error", "a configuration that the driver would refuse"),
     Rule("capacity-name", "warning", "a requested capacity that nobody has (did you mean …?)"),
+    Rule(
+        "too-many-devices",
+        "warning",
+        "a claim asks for more devices than an allocation has, or than any node of the cluster has",
+    ),
     Rule("old-version", "warning", "a form of an older version of resource.k8s.io", fixed=True),
     Rule("old-kind", "error", "a kind of the first, withdrawn form of DRA"),
     Rule("old-source", "error", "`source` in a pod's resourceClaims, as before Kubernetes 1.31"),

@@ -2,12 +2,14 @@
 """Does each CEL expression compile, is it cheap enough, does it read what devices have, and does a device of the cluster match?"""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dra_driver.cel.compile import Selector, compile_attribute, compile_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
-from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.failures import Aborted, EvaluationError
+from dra_driver.cel.library.quantity import parse_quantity
+from dra_driver.cel.library.semver import parse_semver
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
@@ -22,6 +24,10 @@ _HEAD = re.compile(r"ERROR: <input>:-?\d+:\d+: ")
 _FITTING: Mapping[str, tuple[type, ...]] = {"string": (str,), "int": (int, float), "bool": (bool,)}
 
 
+_PARSED: Mapping[str, tuple[Callable[[str], object], str, str]] = {
+    "quantity": (parse_quantity, "quantity", "write a number with k, M, G, T or Ki, Mi, Gi, Ti"),
+    "semver": (parse_semver, "version", "write three numbers as in 12.4.0"),
+}
 _ANOTHER = DeviceValue("another.example.com")
 """A device of another driver, which has nothing of what the expressions of a class read."""
 
@@ -131,6 +137,8 @@ def _read(
     for part in _all(parsed.root):
         if isinstance(part, Call) and part.function in _COMPARED:
             yield from _types(one, expression, part, names, parsed.offsets)
+        if isinstance(part, Call) and part.function in _PARSED:
+            yield from _value(one, expression, part, parsed.offsets)
 
 
 def _paths(root: Expr) -> Iterator[tuple[Expr, DevicePath]]:
@@ -146,6 +154,29 @@ def _all(root: Expr) -> Iterator[Expr]:
         part = todo.pop()
         yield part
         todo.extend(children(part))
+
+
+def _value(
+    one: Given, expression: Expression, part: Call, offsets: Mapping[int, int]
+) -> Iterator[Finding]:
+    """Yield that a constant cannot be parsed. The API server compiles it, and each device ends with the error."""
+    text = part.args[0].value if len(part.args) == 1 and isinstance(part.args[0], Constant) else 0
+    if not isinstance(text, str):
+        return
+    parse, what, action = _PARSED[part.function]
+    try:
+        parse(text)
+    except (EvaluationError, Aborted):
+        message = f"{text!a:.60} is no {what}: the expression ends with an error, and stops the scheduling of the pod"
+        near = re.fullmatch(r"([0-9.]+) *([KMGTPE])i?[Bb]?", text) if what == "quantity" else None
+        action = f"write {near[1]}{near[2]}i" if near else action
+        yield one.finding(
+            "cel-value",
+            expression.path,
+            message,
+            action,
+            **_where(one, expression, offsets[part.id]),
+        )
 
 
 def _types(

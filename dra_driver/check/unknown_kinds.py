@@ -7,7 +7,7 @@ from typing import Any
 
 from dra_driver.check.cluster_objects import is_bare_config
 from dra_driver.check.finding import Finding
-from dra_driver.check.given import Given
+from dra_driver.check.given import Given, steps
 from dra_driver.check.older_forms import WITHDRAWN
 from dra_driver.explain.subject.manifest_kinds import (
     group_and_version,
@@ -16,6 +16,8 @@ from dra_driver.explain.subject.manifest_kinds import (
     passed_over,
 )
 from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.plugin_resources import asked_in
+from dra_driver.model.printable import printable
 
 _BUILT_IN = (
     *("", "apps", "batch", "autoscaling", "policy", "extensions", "networking.k8s.io"),
@@ -76,6 +78,11 @@ def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
                 yield replace(one.finding("not-checked", (), message), subject="the file")
             seen.add(("", one.file))
             continue
+        if not is_known(one.content):
+            for place, name in dict.fromkeys(asked_in(one.content)):
+                message = f"{place} asks a device plugin for {printable(name)}, or a DeviceClass with this extendedResourceName"
+                action = "a claim is asked for by resourceClaims in the pod spec and resources.claims in the container"
+                yield one.finding("device-plugin", steps(place), message, action)
         kind = (group_and_version(one.content)[0], one.kind)
         if kind in seen or is_known(one.content) or kind_refusal(one.content, ()):
             continue

@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dra_driver import PROJECT
@@ -34,6 +34,7 @@ WIDEST = 120
 _DECIDING = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 _TEMPLATE = re.compile(rb"(^|[:-][ ])[ ]*\{\{", re.MULTILINE)
 """A line, or a value without quotes, that begins with {{. In YAML it would be a mapping as a key of a mapping, which nobody writes."""
+_MARK = "\ufeff"
 _BEGINNING = 1024 * 1024  # of a file, where a template has its first {{
 LARGEST_FIXED = 64 * 1024 * 1024
 
@@ -55,8 +56,14 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
         return _fixed_stream(chosen, facts)
     fixed = [one for file in files for one in _fixed_file(file, facts)] if chosen.fix else []
     read = _Files()
+    failed = False
     for file in files:
-        read.take(file)
+        try:
+            read.take(file)
+        except Permanent as error:
+            # One bad file of a directory keeps no other one back.
+            failed = True
+            render.error(str(error))
     findings = [*check(read.given, facts), *read.unreadable]
     found = report_of(
         sorted_findings(findings, files),
@@ -66,7 +73,8 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     _show(found, chosen.output)
     for each in fixed:
         _tell_left(each)
-    return _with_gaps(facts, _code(found, strict=chosen.strict))
+    code = _with_gaps(facts, _code(found, strict=chosen.strict))
+    return COULD_NOT_TELL if failed else code
 
 
 def _with_gaps(facts: Known, code: int) -> int:
@@ -154,7 +162,7 @@ def _fixed_file(file: str, facts: Known) -> list[Fixed]:
         text = content.decode()
     except (OSError, UnicodeDecodeError):
         return []  # reading it again says what is wrong, and what is no UTF-8 is left as it is
-    fixed = fix(text, _finder(file, facts))
+    fixed = _fix(text, _finder(file, facts))
     if fixed.corrected:
         try:
             _replace(path, fixed.text.encode())
@@ -164,6 +172,13 @@ def _fixed_file(file: str, facts: Known) -> list[Fixed]:
             ) from error
         _tell(file, text, fixed, render.error)
     return [fixed]
+
+
+def _fix(text: str, find: Callable[[str], list[Finding]]) -> Fixed:
+    """Correct the text. A mark of the byte order before it, as editors on Windows write it, is in no place of YAML, and stays."""
+    bare = text.removeprefix(_MARK)
+    fixed = fix(bare, find)
+    return fixed if bare == text else replace(fixed, text=_MARK + fixed.text)
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -192,7 +207,7 @@ def _fixed_stream(chosen: argparse.Namespace, facts: Known) -> int:
             f"standard input is no UTF-8 ({error.reason}): nothing was corrected"
         ) from error
     find = _finder(inputs.STANDARD_INPUT, facts)
-    fixed = fix(text, find)
+    fixed = _fix(text, find)
     render.raw(fixed.text.encode().removesuffix(b"\n"))
     read = _Files()
     try:

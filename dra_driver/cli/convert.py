@@ -2,6 +2,7 @@
 """`dra-driver convert`: pods with claims instead of extended resources, as YAML."""
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from dra_driver.cli.over_files import exit_code
 from dra_driver.convert.convert import Converted, convert
 from dra_driver.convert.resources import Choice
 from dra_driver.errors import Permanent
-from dra_driver.model.exit_codes import DONE, NOT_DONE, WITH_RESERVATION
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
 from dra_driver.model.yaml_documents import BadDocument
 
 Object = dict[str, Any]
@@ -58,14 +59,22 @@ def _documents(one: Converted) -> Iterator[str]:
 def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     choice = Choice(chosen.device_class, chosen.driver_name)
     taken: set[tuple[str, str]] = set()
-    files = [_file(name, choice, taken) for name in inputs.files(names, recursive=chosen.recursive)]
+    files = []
+    failed = False
+    for name in inputs.files(names, recursive=chosen.recursive):
+        try:
+            files.append(_file(name, choice, taken))
+        except Permanent as error:
+            # One bad file of a directory keeps no other one back.
+            failed = True
+            render.error(str(error))
     objects = [one for file in files for one in file.objects]
     _write(chosen, files)
     left = [(one.title, each) for one in objects for each in one.left]
     for title, each in left:
         render.error(f"{title}: not converted: {each.what}: {each.reason}")
     changed = [one for one in objects if one.is_changed]
-    if not changed and not left:
+    if not (changed or left or failed):
         render.error("no pod asks for devices by a resource: nothing is converted")
     code = WITH_RESERVATION if left else DONE
     if left and not changed:
@@ -74,7 +83,7 @@ def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
         answer = fits(chosen.profile, [document for one in changed for document in one.documents])
         render.error(answer.text)
         code = code if answer.fits else NOT_DONE
-    return code
+    return COULD_NOT_TELL if failed else code
 
 
 def _file(name: str, choice: Choice, taken: set[tuple[str, str]]) -> _File:
@@ -124,7 +133,7 @@ def _write(chosen: argparse.Namespace, files: Sequence[_File]) -> None:
         f"{Path(file.name).stem if file.name != inputs.STANDARD_INPUT else 'stdin'}.yaml"
         for file in files
     ]
-    twice = next((name for name in names if names.count(name) > 1), "")
+    twice = next((name for name, number in Counter(names).items() if number > 1), "")
     if twice:
         raise Permanent(f"two files would become {folder / twice}: convert one directory at a time")
     try:

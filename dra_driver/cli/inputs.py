@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from dra_driver import PROJECT
+from dra_driver.cli import render
 from dra_driver.cli.limits import more_memory
 from dra_driver.errors import Permanent
 from dra_driver.explain.subject.manifest import matters
@@ -117,9 +118,13 @@ def _files(name: str, *, recursive: bool) -> Iterator[str]:
         # os.walk goes down into what is left of this list, in its order.
         inner[:] = sorted(inner) if recursive else []
         for file in sorted(files):
+            path = Path(folder) / file
             if file.endswith(SUFFIXES):
                 found = True
-                yield str(Path(folder) / file)
+                if path.is_file() or not path.exists():  # a link to nothing is told when it is read
+                    yield str(path)
+                else:
+                    render.error(f"{path} is no regular file: it is not read")
     if not found:
         below = "" if recursive else "; its subdirectories are read with -R"
         raise Permanent(

@@ -11,16 +11,26 @@ from collections.abc import Collection, Iterator, MutableSet, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dra_driver.convert.nodes import choice_of_nodes
+from dra_driver.convert.no_pods import without_pods
+from dra_driver.convert.nodes import choice_of_nodes, partition_of
 from dra_driver.convert.resources import Choice, NotConverted, Wanted, wanted
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import WORKLOADS, group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import SPEC_PATHS
-from dra_driver.model.plugin_resources import is_device_resource, is_invented_resource
+from dra_driver.model.plugin_resources import (
+    is_device_resource,
+    is_invented_resource,
+    is_share_of_hami,
+    likely_resource,
+)
 
 Object = dict[str, Any]
 GPU, SHARED = "gpu", "shared-gpu"
 _LONGEST_LABEL = 63
+_OF_HAMI = (
+    "it is a part of a GPU by HAMi, and this driver limits neither memory nor cores; the container stays on HAMi: ask for a MIG device, "
+    "or for a whole GPU without it"
+)
 _TOLERATION = (
     "nodes with a taint for their devices (nvidia.com/gpu): the API server may have added a toleration for the resource; add it to the "
     "pod if it has none"
@@ -57,6 +67,8 @@ class _Pod:
     """A pod while its containers are converted."""
 
     choice: Choice
+    partition: str = ""
+    """The profile of the parts that the pod's nodes offer as nvidia.com/gpu."""
     asked: list[Asked] = field(default_factory=list)
     left: list[NotConverted] = field(default_factory=list)
 
@@ -87,9 +99,9 @@ def convert(
     made = copy.deepcopy(document)
     pod = _pod_of(made)
     if pod is None or not isinstance(pod.get("spec"), dict):
-        return Converted(title, (document,))
+        return Converted(title, (document,), left=tuple(without_pods(document, choice)))
     spec = pod["spec"]
-    state = _Pod(choice)
+    state = _Pod(choice, partition_of(spec))
     uses = list(_containers(spec, state))
     if not state.asked:
         return Converted(title, (document,), left=tuple(state.left))
@@ -172,10 +184,19 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
     amounts = {**_amounts(resources, "requests"), **_amounts(resources, "limits")}
     models = [(name, amount) for name, amount in amounts.items() if is_invented_resource(name)]
     found = {name: amount for name, amount in amounts.items() if is_device_resource(name)}
+    shares = [name for name in amounts if is_share_of_hami(name)]
+    for name in (*shares, *(one for one in amounts if likely_resource(one))):
+        near = likely_resource(name)
+        reason = f"no plugin offers it (did you mean {near}?); it stays" if near else _OF_HAMI
+        state.left.append(NotConverted(f"{name}: {amounts[name]}", reason))
+    if shares:
+        return  # a whole GPU is something else than a part of one
     if models and not any(name.startswith("nvidia.com/") for name in found):
         found["nvidia.com/gpu"] = "1"
     for name, amount in found.items():
-        one = wanted(name, amount, state.choice)
+        is_part = name == "nvidia.com/gpu" and state.partition
+        asked = f"nvidia.com/mig-{state.partition}" if is_part else name
+        one = wanted(asked, amount, state.choice)
         if isinstance(one, NotConverted):
             state.left.append(one)
         else:

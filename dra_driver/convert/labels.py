@@ -21,6 +21,8 @@ from dra_driver.planning.label_text import label_value
 
 _COUNTED = "how many devices a node has, no device can say; it stays. A claim for as many devices needs no label"
 _NODES = "it is about how the node is set up, and no device can say that; it stays"
+_PARTS = "it chooses nodes with parts of GPUs; write it as nodeSelector with a profile as 1g.5gb, or write the claim by hand (class mig.nvidia.com)"
+_SHARED = "nodes with this label offer shares of a GPU as nvidia.com/gpu; ask for nvidia.com/gpu.shared, or let pods use one ResourceClaim; it stays"
 _GKE_PRODUCTS: Mapping[str, str] = {
     "nvidia-h100-mega-80gb": "H100",
     "nvidia-h200-141gb": "H200",
@@ -221,6 +223,10 @@ _RULES: Mapping[str, Callable[[_Asked], Selected | NotConverted]] = {
     "accelerator": _model,
     "cloud.google.com/gke-accelerator": _model,
     "cloud.google.com/gke-accelerator-count": _stays(_COUNTED),
+    "cloud.google.com/gke-gpu-partition-size": _stays(_PARTS),
+    "cloud.google.com/gke-gpu-sharing-strategy": _stays(_SHARED),
+    "cloud.google.com/gke-max-shared-clients-per-gpu": _stays(_SHARED),
+    "cloud.google.com/gke-gpu-driver-version": _stays(_NODES),
     "gpu-type": _model,
     "gpu-model": _model,
     "gpu-product": _product,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of a pod's conditions about its node are about devices, and become selectors of its requests? The others stay in the pod."""
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,25 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _VENDORS = {"nvidia.com": "nvidia", "amd.com": "amd", "gpu.intel.com": "intel"}
 _OF_WHOLE_GPU = "it is about the whole GPU, and a part of one does not say how it is; it stays"
+
+
+PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
+_PROFILE = re.compile(r"\d+g\.\d+gb")
+
+
+def partition_of(spec: Object) -> str:
+    """Take the label out of a pod's spec that chooses GKE's nodes with parts of GPUs, and return the profile of these; "" if there is none.
+
+    Such nodes offer each part as nvidia.com/gpu.
+    """
+    labels = _inside(spec, "nodeSelector")
+    profile = str(labels.get(PARTITION_LABEL, ""))
+    if not _PROFILE.fullmatch(profile):
+        return ""
+    del labels[PARTITION_LABEL]
+    if not labels:
+        del spec["nodeSelector"]
+    return profile
 
 
 @dataclass(slots=True)

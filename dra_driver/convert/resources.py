@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.model.names import DOMAIN
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
 _MIG = re.compile(r"nvidia\.com/mig-(?!.*\.shared$)(?P<profile>\d+[cg]\.\d+gb(?:\.[a-z]+)*)")
+_AMOUNT = re.compile(r"0*[1-9][0-9]{0,8}")
+_SHARES_OF_MEMORY = "aliyun.com/gpu-mem"
 _MEDIA = re.compile(r"\.(me|me\.all|gfx)(?=$)")
 
 
@@ -52,8 +55,13 @@ class NotConverted:
 
 def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
     """Return the request for an amount of a resource of devices."""
-    if not amount.isdecimal() or int(amount) < 1:
-        return NotConverted(f"{name}: {amount}", "the amount must be a whole number from 1")
+    problem = ""
+    if not _AMOUNT.fullmatch(amount):
+        problem = "the amount must be a whole number from 1"
+    elif int(amount) > MAX_RESULTS and name != _SHARES_OF_MEMORY:
+        problem = f"a claim has at most {MAX_RESULTS} devices"
+    if problem:
+        return NotConverted(f"{name}: {amount:.40}", problem)
     if found := _MIG.fullmatch(name):
         return _mig(found["profile"], int(amount), choice)
     if name.startswith("nvidia.com/mig-"):
@@ -89,7 +97,14 @@ _USUAL: Mapping[str, tuple[str, str]] = {
 def _of(vendor: str, count: int, choice: Choice, *selectors: str) -> Wanted:
     device_class, driver = usual(vendor, choice)
     maker = "nvidia" if vendor == "mig" else vendor
-    return Wanted(device_class, driver, maker, count, selectors, is_part=vendor == "mig")
+    notes: tuple[str, ...] = ()
+    if not choice.device_class and choice.driver not in ("", _USUAL[vendor][1]):
+        notes = (
+            f"the class {device_class} must select devices of {driver}: give another one by --class, or install the chart's with deviceClasses.nvidia.enabled=always",
+        )
+    return Wanted(
+        device_class, driver, maker, count, selectors, is_part=vendor == "mig", notes=notes
+    )
 
 
 def usual(vendor: str, choice: Choice) -> tuple[str, str]:
@@ -107,7 +122,7 @@ def _mig(profile: str, count: int, choice: Choice) -> Wanted:
 
 
 def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
-    if name == "aliyun.com/gpu-mem":
+    if name == _SHARES_OF_MEMORY:
         return _memory(count, choice)
     if name == "aliyun.com/gpu-count":
         reason = (
@@ -118,9 +133,11 @@ def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
         reason = "shares are no part of a GPU's power: two of them are not more than one; ask for 1"
         return NotConverted(f"{name}: {count}", reason)
     note = "the pods that use this claim take turns on one GPU; pods with another claim do not share it"
-    return replace(_of("nvidia", 1, choice), shared=True, notes=(note,))
+    one = _of("nvidia", 1, choice)
+    return replace(one, shared=True, notes=(*one.notes, note))
 
 
 def _memory(count: int, choice: Choice) -> Wanted:
     note = f"a device that allows several allocations gives a share of {count}Gi; of any other, the claim gets the whole device, if it has so much"
-    return replace(_of("nvidia", 1, choice), capacity={"memory": f"{count}Gi"}, notes=(note,))
+    one = _of("nvidia", 1, choice)
+    return replace(one, capacity={"memory": f"{count}Gi"}, notes=(*one.notes, note))

@@ -6,6 +6,7 @@
 
 import difflib
 import re
+from collections.abc import Iterator, Mapping
 
 _RESOURCES = re.compile(
     r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/(gpu|[a-z]+_[a-z0-9]+)|gpu\.intel\.com/(i915|xe)"
@@ -16,10 +17,13 @@ _EXAMPLES = (
     *("gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi", "aliyun.com/gpu-mem"),
 )
 _NEAR = 0.85
+_NEAR_DOMAIN = 0.9
+_OF_HAMI = re.compile(r"nvidia\.com/(gpumem|gpumem-percentage|gpucores)")
+_DEEPEST = 24
 _INVENTED = re.compile(r"(nvidia|amd)\.com/gpu[.-](type|model|product|name|memory|mem)")
 _LABELS = re.compile(
     r"nvidia\.com/(gpu|cuda)\.(product|memory|count|family|machine|replicas|present|compute\.(major|minor)|driver.*)"
-    r"|nvidia\.com/mig\.(strategy|capable)|cloud\.google\.com/gke-accelerator(-count)?"
+    r"|nvidia\.com/mig\.(strategy|capable)|cloud\.google\.com/gke-(accelerator(-count)?|gpu-(partition-size|sharing-strategy|driver-version)|max-shared-clients-per-gpu)"
     r"|accelerator|gpu-(count|memory|generation|model|product|type)"
     r"|gpu\.dra-driver\.dev/(product|memory-mib|generation|count)"
     r"|amd\.com/gpu\.(product-name|vram|family)|gpu\.intel\.com/product"
@@ -37,12 +41,37 @@ def is_invented_resource(name: str) -> bool:
 
 
 def likely_resource(name: str) -> str:
-    """Return the resource that was probably meant by a name of a vendor's domain that no plugin has; "" if there is none."""
-    domain = name.partition("/")[0]
-    if is_device_resource(name) or is_invented_resource(name):
+    """Return the resource that was probably meant by a name that no plugin has; "" if there is none.
+
+    A name in another domain than a vendor's must be more similar, as it may be somebody else's.
+    """
+    if is_device_resource(name) or is_invented_resource(name) or is_share_of_hami(name):
         return ""
+    domain = name.partition("/")[0]
     there = [one for one in _EXAMPLES if one.partition("/")[0] == domain]
-    return next(iter(difflib.get_close_matches(name, there, 1, _NEAR)), "")
+    near = difflib.get_close_matches(name, there or _EXAMPLES, 1, _NEAR if there else _NEAR_DOMAIN)
+    return near[0] if near else ""
+
+
+def is_share_of_hami(name: str) -> bool:
+    """Return whether HAMi's plugin takes a part of a GPU by this name: memory in MiB, its percentage, or a percentage of the cores."""
+    return _OF_HAMI.fullmatch(name) is not None
+
+
+def asked_in(content: object, path: str = "", levels: int = _DEEPEST) -> Iterator[tuple[str, str]]:
+    """Yield each place of an object that asks for devices by a resource, and the resource; wherever its containers are."""
+    if not levels:
+        return
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            inner = f"{path}.{key}" if path else str(key)
+            if key in ("limits", "requests") and isinstance(value, Mapping):
+                yield from ((inner, str(name)) for name in value if is_device_resource(str(name)))
+            else:
+                yield from asked_in(value, inner, levels - 1)
+    elif isinstance(content, list):
+        for index, one in enumerate(content):
+            yield from asked_in(one, f"{path}[{index}]", levels - 1)
 
 
 def is_device_label(key: str) -> bool:

@@ -115,6 +115,16 @@ def server(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
             api.put("namespaces", {"metadata": {"name": "default"}})
             yield from _prepared(Connection(api.url))
         return
+    yield from _real()
+
+
+@pytest.fixture
+def real_server() -> Iterator[ApiServer]:
+    """The real API server, for tests about rules that the fake one does not have."""
+    yield from _real()
+
+
+def _real() -> Iterator[ApiServer]:
     path = os.environ.get(VARIABLE)
     assert path, f"{VARIABLE} must name the kubeconfig of an admin of a real cluster"
     yield from _prepared(connect(Path(path)))

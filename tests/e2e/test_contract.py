@@ -33,6 +33,13 @@ def test_the_real_api_server_keeps_the_rules_that_the_fake_enforces(cluster: Clu
     _assert_passes_inside(cluster, "test_slice_rules.py")
 
 
+@pytest.mark.needs("FakeSliceRules")
+def test_the_real_api_server_refuses_the_manifests_that_check_calls_wrong(
+    cluster: Cluster,
+) -> None:
+    _assert_passes_inside(cluster, "test_manifests.py")
+
+
 def _assert_passes_inside(cluster: Cluster, file: str) -> None:
     # The API server's address exists only inside the cluster's namespaces, so its tests run there.
     command = [sys.executable, "-m", "pytest", "-q", "-m", "real", "-p", "no:cacheprovider"]

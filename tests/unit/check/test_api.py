@@ -26,10 +26,6 @@ def many(entry: str, number: int) -> str:
             "10 api-limit: REFUSEDselectors has 33 entries, at most 32 are allowed",
         ),
         (
-            claim(f"deviceClassName: gpu\ntolerations: {many(_TOLERATION, 17)}"),
-            "10 api-limit: REFUSEDtolerations has 17 entries, at most 16 are allowed",
-        ),
-        (
             _CLASS + f"  selectors: {many(_SELECTOR, 33)}\n",
             "5 api-limit: REFUSEDselectors has 33 entries, at most 32 are allowed",
         ),
@@ -65,7 +61,7 @@ def many(entry: str, number: int) -> str:
         ),
     ],
     ids=[
-        *("selectors", "tolerations", "class", "parameters", "opaque", "long", "expression"),
+        *("selectors", "class", "parameters", "opaque", "long", "expression"),
         *("constraints", "references", "requests"),
     ],
 )

@@ -134,9 +134,10 @@ QUOTA = (
             QUOTA % ("nvidia.com/gpu", "    requests.nvidia.com/gpu: 3\n"),
             QUOTA % ("nvidia.com/gpu", "    requests.nvidia.com/gpu: 3\n"),
         ),
+        (QUOTA % ("limits.nvidia.com/gpu", ""), QUOTA % ("requests.nvidia.com/gpu", "")),
         (JSON % "nvidia.com/gpu", JSON % "requests.nvidia.com/gpu"),
     ],
-    ids=["plain", "quoted", "both", "json"],
+    ids=["plain", "quoted", "both", "limits", "json"],
 )
 def test_the_key_of_a_quota_is_renamed(before: str, after: str) -> None:
     assert fixed(before) == after

@@ -282,6 +282,51 @@ CASES = {
             "6 device-path: DirectoryOrCreate makes a directory /dev/nvidia0 if the kernel driver is not loaded yet, and the device file never comes"
         ],
     ),
+    "no quantity": (
+        selector(
+            '\'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40GB")) >= 0\'',
+        ),
+        [
+            "12 cel-value: '40GB' is no quantity: the expression ends with an error, and stops the scheduling of the pod"
+        ],
+    ),
+    "no version": (
+        selector(
+            '\'device.attributes["gpu.nvidia.com"].driverVersion.compareTo(semver("570")) >= 0\'',
+        ),
+        [
+            "12 cel-value: '570' is no version: the expression ends with an error, and stops the scheduling of the pod"
+        ],
+    ),
+    "count": (
+        claim("deviceClassName: gpu\ncount: 33"),
+        ["10 too-many-devices: the request is for 33 devices, and an allocation has at most 32"],
+    ),
+    "counts": (
+        claim("deviceClassName: gpu\ncount: 17")
+        + "      - {name: b, firstAvailable: [{name: c, deviceClassName: gpu, count: 20}, {name: d, deviceClassName: gpu, count: 16}]}\n",
+        ["5 too-many-devices: the claim asks for 33 devices, and an allocation has at most 32"],
+    ),
+    "vendor": (
+        pod("resources: {limits: {nvida.com/gpu: 1}}"),
+        ["7 resource-name: no plugin of a vendor offers nvida.com/gpu"],
+    ),
+    "unknown with devices": (
+        (
+            "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: w-}\nspec:\n  templates:\n    - name: train\n      container:\n        resources:\n"
+            "          limits: {nvidia.com/gpu: 1}\n"
+        ),
+        [
+            "2 not-checked: Workflow of argoproj.io: it is not checked",
+            "9 device-plugin: spec.templates[0].container.resources.limits asks a device plugin for nvidia.com/gpu, or a DeviceClass with this extendedResourceName",
+        ],
+    ),
+    "hami": (
+        pod("resources: {limits: {nvidia.com/gpumem: 3000}}"),
+        [
+            "7 device-plugin: nvidia.com/gpumem: 3000 is a part of a GPU by HAMi's plugin and scheduler"
+        ],
+    ),
     "unknown": (
         (
             "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {t: {spec: {containers: []}}}\n---\n"

@@ -274,6 +274,54 @@ def test_a_class_that_fails_for_a_device_does_not_leave_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "colour", "expected"),
+    [
+        (2, "red", []),
+        (3, "red", ["the request is for 3 devices, and the node with the most has 2 that match"]),
+        (
+            40,
+            "red",
+            ["the request is for 40 devices, and an allocation has at most 32"],
+        ),
+        (3, "blue", []),  # told as an expression that no device matches
+    ],
+)
+def test_a_cluster_says_how_many_devices_a_node_has(
+    count: int, colour: str, expected: list[str]
+) -> None:
+    class_text = (
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: mine}\nspec: {}\n"
+    )
+    text = selector(f'device.attributes["card.example.com"].colour == "{colour}"', "'")
+    text = text.replace(
+        "deviceClassName: gpu.nvidia.com", f"deviceClassName: mine\n          count: {count}"
+    )
+    assert "count" in text
+    told = [
+        one.message for one in found(text + class_text, CLUSTER) if one.rule == "too-many-devices"
+    ]
+    assert told == expected
+
+
+def test_shared_devices_may_be_given_out_any_number_of_times() -> None:
+    assert CLUSTER.state
+    (published,) = CLUSTER.state.resource_slices
+    shared = [
+        msgspec.structs.replace(one, allow_multiple_allocations=True)
+        for one in published.spec.devices or ()
+    ]
+    spec = msgspec.structs.replace(published.spec, devices=shared)
+    slices = (msgspec.structs.replace(published, spec=spec),)
+    known = Known(state=msgspec.structs.replace(CLUSTER.state, resource_slices=slices))
+    class_text = (
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: mine}\nspec: {}\n"
+    )
+    text = claim("deviceClassName: mine\ncount: 3") + class_text
+    assert "too-many-devices" in rules(text, CLUSTER)
+    assert "too-many-devices" not in rules(text, known)
+
+
 def test_the_classes_of_the_cluster_count_too() -> None:
     spec = DeviceClassSpec(
         selectors=[DeviceSelector(cel=CELDeviceSelector(expression="false")), DeviceSelector()]

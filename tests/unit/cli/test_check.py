@@ -146,6 +146,19 @@ def test_directories_are_read_as_kubectl_does(capsys: pytest.CaptureFixture[str]
     assert document["files"] == 3
 
 
+def test_a_bad_file_keeps_no_other_one_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.yaml").symlink_to("nothing")
+    (tmp_path / "c.yaml").write_text("kind: Pod\nmetadata: {name: p}\n")
+    os.mkfifo(tmp_path / "d.yaml")
+    assert main(["check", str(tmp_path)]) == 2
+    out, said = capsys.readouterr()
+    assert "it has no apiVersion" in out
+    assert f"cannot read the manifest {tmp_path}/b.yaml: there is no such file" in said
+    assert f"{tmp_path}/d.yaml is no regular file: it is not read" in said
+
+
 def test_standard_input_is_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +310,14 @@ def test_fix_rewrites_the_file_and_shows_what_it_changed(
         "+apiVersion: resource.k8s.io/v1",
         " kind: ResourceClaim",
     ]
+
+
+def test_fix_keeps_line_ends_and_the_mark_of_the_byte_order() -> None:
+    before, after = (text.replace("\n", "\r\n").encode("utf-8-sig") for text in (OLD, WARNED))
+    name = Path(file(""))
+    name.write_bytes(before)
+    assert main(["check", "--fix", str(name)]) == 0
+    assert name.read_bytes() == after
 
 
 def test_fix_leaves_what_is_right_or_no_yaml(capsys: pytest.CaptureFixture[str]) -> None:

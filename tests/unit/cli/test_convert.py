@@ -2,6 +2,7 @@
 """`dra-driver convert`: what it reads and writes, and that the scheduler's search places the result on the machine that the pod was for."""
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,12 @@ def written(tmp_path: Path, *documents: Object, name: str = "pod.yaml") -> str:
         ("{nvidia.com/mig-1g.5gb: 4}", "{}", "a100-mig", "a100-40x8"),
         ("{nvidia.com/mig-3g.20gb: 2}", "{}", "a100-mig", ""),
         ("{nvidia.com/mig-3g.20gb: 3}", "{}", "", "a100-mig"),
+        (
+            "{nvidia.com/gpu: 4}",
+            "{nodeSelector: {cloud.google.com/gke-gpu-partition-size: 1g.5gb}}",
+            "a100-mig",
+            "a100-40x8",
+        ),
         ("{aliyun.com/gpu-mem: 16}", "{}", "v100x1", "t4x2"),
         ("{amd.com/gpu: 8}", "{}", "mi300x8", "h100x8"),
         ("{gpu.intel.com/xe: 2}", "{}", "b580x2", "mi300x8"),
@@ -223,6 +230,21 @@ def test_a_file_that_cannot_be_read_is_told(
     file.write_text(text)
     assert main(["convert", str(file)]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_bad_file_keeps_no_other_one_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text("- 3\n")
+    (tmp_path / "b.yaml").symlink_to("nothing")
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(pod("{nvidia.com/gpu: 1}")))
+    os.mkfifo(tmp_path / "d.yaml")
+    assert main(["convert", str(tmp_path), "--output-dir", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/a.yaml, document 1 is no object" in said
+    assert f"cannot read the manifest {tmp_path}/b.yaml: there is no such file" in said
+    assert f"{tmp_path}/d.yaml is no regular file: it is not read" in said
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["c.yaml"]
 
 
 def test_wrong_usage_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

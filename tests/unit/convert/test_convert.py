@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from dra_driver.convert.convert import Converted, convert
+from dra_driver.convert.nodes import PARTITION_LABEL
 from dra_driver.convert.resources import Choice
 
 PRODUCTS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "Tesla V100-PCIE-16GB")
@@ -146,6 +147,17 @@ def test_class_and_driver_can_be_chosen() -> None:
     [
         ("{nvidia.com/gpu: 0}", "nvidia.com/gpu: 0", "the amount must be a whole number from 1"),
         ("{nvidia.com/gpu: 500m}", "nvidia.com/gpu: 500m", "the amount must be a whole number"),
+        ("{nvidia.com/gpu: 33}", "nvidia.com/gpu: 33", "a claim has at most 32 devices"),
+        (
+            f"{{nvidia.com/gpu: '{'1' * 5000}'}}",
+            f"nvidia.com/gpu: {'1' * 40}",
+            "the amount must be a whole number from 1",
+        ),
+        (
+            "{nvidia.com/gpu: \uff12}",
+            "nvidia.com/gpu: \uff12",
+            "the amount must be a whole number from 1",
+        ),
         ("{nvidia.com/gpu.shared: 2}", "nvidia.com/gpu.shared: 2", "shares are no part of a GPU's"),
         ("{aliyun.com/gpu-count: 1}", "aliyun.com/gpu-count: 1", "it says over how many GPUs"),
         ("{amd.com/cpx_nps4: 1}", "amd.com/cpx_nps4: 1", "the driver does not publish AMD's"),
@@ -651,3 +663,111 @@ def test_a_label_that_excludes_gpus_stays() -> None:
     expressions = "[{key: nvidia.com/gpu.present, operator: NotIn, values: ['true']}]"
     texts, _, left = with_nodes(affinity(f"[{{matchExpressions: {expressions}}}]"))
     assert (texts, len(left)) == ([], 1)
+
+
+def _limited(limits: str, spec: str = "{}") -> Object:
+    return pod(f"[{{name: c, resources: {{limits: {limits}}}}}]", spec)
+
+
+_WORKFLOW: Object = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Workflow",
+    "metadata": {"name": "w"},
+    "spec": {
+        "templates": [
+            {"name": "a", "container": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
+            {"name": "b", "container": {"resources": {"limits": {"cpu": 1}}}},
+        ]
+    },
+}
+
+
+def _cluster_object(kind: str, spec: Object) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("document", "what", "reason"),
+    [
+        (
+            _WORKFLOW,
+            ["spec.templates[0].container.resources.limits asks for nvidia.com/gpu"],
+            "the kind Workflow is not known here",
+        ),
+        (
+            _cluster_object(
+                "ResourceQuota", {"hard": {"requests.nvidia.com/gpu": "16", "pods": 3}}
+            ),
+            ["requests.nvidia.com/gpu: 16"],
+            "write gpu.nvidia.com.deviceclass.resource.k8s.io/devices: 16 beside it, or count/resourceclaims.resource.k8s.io",
+        ),
+        (
+            _cluster_object("ResourceQuota", {"hard": {"nvidia.com/mig-1g.5gb": 4}}),
+            ["nvidia.com/mig-1g.5gb: 4"],
+            "write mig.nvidia.com.deviceclass.resource.k8s.io/devices: 4",
+        ),
+        (
+            _cluster_object("ResourceQuota", {"hard": {"requests.nvidia.com/mig-x": 4}}),
+            ["requests.nvidia.com/mig-x: 4"],
+            "write <class>.deviceclass.resource.k8s.io/devices: 4",
+        ),
+        (
+            _cluster_object(
+                "LimitRange", {"limits": [{"max": {"amd.com/gpu": 2, "cpu": 4}, "min": 3}, 7]}
+            ),
+            ["max amd.com/gpu: 2"],
+            "a ResourceQuota with amd-gpu.deviceclass.resource.k8s.io/devices",
+        ),
+    ],
+    ids=["kind", "quota", "parts", "no profile", "limits"],
+)
+def test_what_asks_for_devices_outside_of_pods_is_told(
+    document: Object, what: list[str], reason: str
+) -> None:
+    found = convert(document, Choice(), ())
+    assert found.documents == (document,)
+    assert [one.what for one in found.left] == what
+    assert reason in found.left[0].reason
+
+
+def test_a_share_of_hami_keeps_its_container_as_it_was() -> None:
+    given = _limited("{nvidia.com/gpu: 1, nvidia.com/gpumem: 3000, nvidia.com/gpucores: 30}")
+    found = convert(given, Choice(), ())
+    assert found.documents == (given,)
+    assert [one.what for one in found.left] == [
+        "nvidia.com/gpumem: 3000",
+        "nvidia.com/gpucores: 30",
+    ]
+
+
+def test_a_misspelt_resource_is_told() -> None:
+    found = convert(_limited("{nvida.com/gpu: 1}"), Choice(), ())
+    assert [(one.what, one.reason) for one in found.left] == [
+        ("nvida.com/gpu: 1", "no plugin offers it (did you mean nvidia.com/gpu?); it stays")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "profile"),
+    [
+        ({PARTITION_LABEL: "1g.5gb"}, "1g.5gb"),
+        ({PARTITION_LABEL: "2g.10gb", "zone": "a"}, "2g.10gb"),
+        ({PARTITION_LABEL: "half"}, ""),
+    ],
+)
+def test_nodes_of_gke_with_parts_of_gpus_offer_parts(labels: Object, profile: str) -> None:
+    given = _limited("{nvidia.com/gpu: 1}", str({"nodeSelector": labels}))
+    found = convert(given, Choice(), ())
+    request = found.documents[0]["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+    rest = {key: value for key, value in labels.items() if not profile or key != PARTITION_LABEL}
+    assert found.documents[1]["spec"].get("nodeSelector", {}) == rest
+    assert request["deviceClassName"] == ("mig.nvidia.com" if profile else "gpu.nvidia.com")
+    assert [one.what for one in found.left] == ([] if profile else [f"{PARTITION_LABEL}: half"])
+
+
+def test_a_driver_without_its_class_is_told() -> None:
+    one, other = Choice(driver="gpu.dra-driver.dev"), Choice("mine", "gpu.dra-driver.dev")
+    given = _limited("{nvidia.com/gpu: 1}")
+    said = "the class gpu.nvidia.com must select devices of gpu.dra-driver.dev"
+    assert convert(given, one, ()).notes[0].startswith(said)
+    assert not any("must select" in note for note in convert(given, other, ()).notes)
