@@ -34,5 +34,12 @@ class SampledMetrics(Collector):
         for family in node_families(usage, self._clock(), self._place, self._names):
             metric = Metric(family.name, family.help, family.kind)
             for labels, value in family.series:
-                metric.add_sample(family.exposed, dict(labels), value)
+                metric.add_sample(
+                    family.exposed, {key: _writable(text) for key, text in labels.items()}, value
+                )
             yield metric
+
+
+def _writable(text: str) -> str:
+    """A text that UTF-8 can have: half a surrogate pair in the name of one product would cost the whole scrape."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -21,13 +21,14 @@ class DeviceUsage:
     """What a backend measured on one device. None, or a name that is missing in a mapping: the hardware cannot say it.
 
     A partition has only what is its own, or the same for all partitions of its GPU (the temperature); what would be counted twice in a
-    sum (the power) belongs to no partition. `throttled` says for each reason that the hardware knows whether it slows the device down.
+    sum (the power) belongs to no partition. Reserved memory, which nobody can use, is neither used nor free. `throttled` says for each reason that the hardware knows whether it slows the device down.
     """
 
     utilization_ratio: float | None = None
     memory_utilization_ratio: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
     temperature_celsius: float | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None

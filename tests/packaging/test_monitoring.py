@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alerts and dashboards of the chart name metrics that exist, and each alert has its tests and its section in docs/operations.md.
 
-What the alerts do is tested by promtool: `promtool test rules tests/promtool/*.yaml`.
+What the alerts do, and whether the panels have data, is asked of the real promtool and Prometheus in tests/e2e/test_prometheus.py.
 """
 
 import json
@@ -17,10 +17,11 @@ import yaml
 
 from dra_driver.daemon.metrics import Metrics
 from dra_driver.daemon.sampled_metrics import SampledMetrics
-from dra_driver.model.usage import NodeUsage
+from dra_driver.model.usage import Holder, NodeUsage
 from dra_driver.planning.metrics.aliases import DCGM_NAMES, DUTY_CYCLE_NAMES, SCHEMES
 from dra_driver.planning.metrics.families import Place
-from dra_driver.testing.builders import A_DRIVER, A_NODE, A_POOL
+from dra_driver.planning.metrics.own import own_labels
+from dra_driver.testing.builders import A_DRIVER, A_NODE, A_POOL, a_device
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "dra-driver"
@@ -75,6 +76,47 @@ def test_names_are_found_in_expressions() -> None:
         "up",
     }
     assert metrics_in("histogram_quantile(0.95, sum by (le) (rate(z_bucket[15m])))") == {"z_bucket"}
+
+
+LABELS = {
+    *("namespace", "pod", "container", "claim", "device", "uuid", "product", "driver"),
+    *("clock", "type", "reason", "error", "result", "verb", "resource", "code", "version", "le"),
+    *("node", "instance", "job"),  # of the scrape: the ServiceMonitor adds them
+    *("allocated", "gpu"),  # of kube-controller-manager, and of other exporters
+}
+"""What dashboards and alerts may choose, group and name by."""
+CHOSEN = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
+GROUPED = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
+
+
+def labels_in(expression: str) -> set[str]:
+    """The labels that an expression of PromQL chooses or groups by."""
+    grouped = (name for names in GROUPED.findall(expression) for name in names.split(","))
+    return {*CHOSEN.findall(expression), *map(str.strip, grouped)}
+
+
+def test_labels_are_found_in_expressions() -> None:
+    expression = 'sum by (a, b) (rate(x_total{c!~"y", d=~"$z"}[5m])) == 0 and on (e) f'
+    assert labels_in(expression) == {"a", "b", "c", "d", "e"}
+
+
+def test_the_labels_of_the_driver_are_those_that_may_be_used() -> None:
+    own = own_labels(a_device(), Holder("", ""), Place(A_DRIVER, A_POOL, A_NODE))
+    assert own.keys() <= LABELS
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_uses_labels_that_exist(board: Path) -> None:
+    used = {label for expression in expressions(board) for label in labels_in(expression)}
+    named = set(re.findall(r"{{(\w+)}}", board.read_text()))
+    assert (used | named) - LABELS == set()
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_uses_labels_that_exist(name: str) -> None:
+    texts = " ".join(ALERTS[name]["annotations"].values())
+    named = set(re.findall(r"\$labels\.(\w+)", texts))
+    assert (labels_in(ALERTS[name]["expr"]) | named) - LABELS == set()
 
 
 def expressions(board: Path) -> Iterator[str]:

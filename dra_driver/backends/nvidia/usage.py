@@ -124,6 +124,7 @@ def _of_gpu(usage: Usage) -> DeviceUsage:
         memory_utilization_ratio=_divided(usage.memory_percent, _PERCENT),
         memory_used_bytes=_used(usage.memory),
         memory_total_bytes=_total(usage.memory),
+        memory_reserved_bytes=_reserved(usage.memory),
         temperature_celsius=usage.temperature,
         power_watts=_divided(usage.power_milliwatts, _MILLI),
         power_limit_watts=_divided(usage.power_limit_milliwatts, _MILLI),
@@ -139,6 +140,7 @@ def _of_partition(device: AllocatableDevice, usage: Usage) -> DeviceUsage:
     return DeviceUsage(
         memory_used_bytes=_used(memory),
         memory_total_bytes=_total(memory),
+        memory_reserved_bytes=_reserved(memory),
         temperature_celsius=usage.temperature,
         clocks_hertz=_clocks(usage),
         throttled=_throttled(usage),
@@ -167,3 +169,7 @@ def _used(memory: Memory | None) -> int | None:
 
 def _total(memory: Memory | None) -> int | None:
     return None if memory is None else memory.total
+
+
+def _reserved(memory: Memory | None) -> int | None:
+    return None if memory is None else memory.reserved

@@ -4,6 +4,7 @@
 The units are those of the other exporter: DCGM has percent, MiB and MHz.
 """
 
+import re
 from collections.abc import Mapping
 
 from dra_driver.model.usage import CORRECTED, MEMORY_CLOCK, SM_CLOCK, UNCORRECTED, DeviceUsage
@@ -27,12 +28,16 @@ DCGM_NAMES = "dcgm"
 DUTY_CYCLE_NAMES = "duty-cycle"
 OPENTELEMETRY_NAMES = "opentelemetry"
 _WATTS_OF_MILLIWATT = 1000.0
+_INSTANCE = re.compile(r"instance-(\d+)-\d+")
+_PARTITION = re.compile(r"gpu-(\d+)-mig-.*")
+"""The names of MIG devices, with the minor number of the GPU: a MIG device has no room for it among its attributes."""
 
 
 def _free(usage: DeviceUsage) -> float | None:
     if usage.memory_total_bytes is None or usage.memory_used_bytes is None:
         return None
-    return float(usage.memory_total_bytes - usage.memory_used_bytes)
+    taken = usage.memory_used_bytes + (usage.memory_reserved_bytes or 0)
+    return float(max(0, usage.memory_total_bytes - taken))
 
 
 def _filled(usage: DeviceUsage) -> float | None:
@@ -69,6 +74,18 @@ DCGM: tuple[Measure, ...] = (
         "gauge",
         "Free memory in MiB, under the name of DCGM",
         lambda usage: number(_free(usage), 1 / MIB),
+    ),
+    Measure(
+        "DCGM_FI_DEV_FB_RESERVED",
+        "gauge",
+        "Reserved memory in MiB, under the name of DCGM",
+        lambda usage: number(usage.memory_reserved_bytes, 1 / MIB),
+    ),
+    Measure(
+        "DCGM_FI_DEV_FB_TOTAL",
+        "gauge",
+        "Memory in MiB, under the name of DCGM",
+        lambda usage: number(usage.memory_total_bytes, 1 / MIB),
     ),
     Measure(
         "DCGM_FI_DEV_GPU_TEMP",
@@ -181,10 +198,22 @@ OPENTELEMETRY: tuple[Measure, ...] = (
 )
 
 
+def _minor(one: Measured) -> str:
+    """The minor number of the GPU, of a MIG device that of its GPU; empty if it has none."""
+    found = _PARTITION.fullmatch(one.device.name)
+    return found[1] if found else one.said("minor")
+
+
+def _gpu_instance(one: Measured) -> str:
+    """The number of a MIG device's GPU instance: the backend has it among the parts that the device occupies."""
+    found = (_INSTANCE.fullmatch(part) for part in one.device.resource.parts)
+    return next((match[1] for match in found if match), "")
+
+
 def _dcgm_labels(one: Measured, place: Place) -> Labels:
     """Those of dcgm-exporter, with the ones that it adds for DRA. A partition has its GPU's UUID, and its own beside it."""
     partition = one.said("parentUUID")
-    minor = one.said("minor")
+    minor = _minor(one)
     return {
         "gpu": one.said("index") or minor or one.device.name,
         "UUID": partition or one.device.uuid,
@@ -192,6 +221,7 @@ def _dcgm_labels(one: Measured, place: Place) -> Labels:
         "modelName": one.said("productName"),
         "Hostname": place.node,
         "pci_bus_id": one.said(PCI_BUS_ID),
+        "GPU_I_ID": _gpu_instance(one) if partition else "",
         "GPU_I_PROFILE": one.said("profile"),
         "namespace": one.holder.namespace,
         "pod": one.holder.pod,
@@ -207,7 +237,7 @@ def _dcgm_labels(one: Measured, place: Place) -> Labels:
 
 
 def _duty_cycle_labels(one: Measured, _place: Place) -> Labels:
-    minor = one.said("minor")
+    minor = _minor(one)
     return {
         "minor_number": minor,
         "gpu": one.said("index") or minor or one.device.name,

@@ -31,7 +31,7 @@ OWN: tuple[Measure, ...] = (
     Measure(
         "dra_driver_device_memory_used_bytes",
         "gauge",
-        "Memory of the device that is in use",
+        "Memory of the device that programs use",
         lambda usage: number(usage.memory_used_bytes),
     ),
     Measure(
@@ -39,6 +39,12 @@ OWN: tuple[Measure, ...] = (
         "gauge",
         "Memory of the device",
         lambda usage: number(usage.memory_total_bytes),
+    ),
+    Measure(
+        "dra_driver_device_memory_reserved_bytes",
+        "gauge",
+        "Memory of the device that its kernel driver keeps for itself; it is neither used nor free",
+        lambda usage: number(usage.memory_reserved_bytes),
     ),
     Measure(
         "dra_driver_device_temperature_celsius",

@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from threading import Thread
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from dra_driver.daemon.http_endpoint import (
     CONNECTION_LIMIT,
     HEADER_BYTES,
+    METRICS_SECONDS,
     REQUEST_SECONDS,
     TICK_SECONDS,
     Check,
@@ -69,6 +72,33 @@ def test_metrics_are_those_of_the_registry() -> None:
         status, kind, text = get(endpoint, "/metrics")
     assert (status, kind.partition(";")[0]) == (200, "text/plain")
     assert "spoons_total 3.0" in text.splitlines()
+
+
+class Slow(Collector):
+    """A metric that takes seconds of the test's clock, and counts how often it is made."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.now = 100.0
+        self.made = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self.now += self.seconds
+        self.made += 1
+        yield CounterMetricFamily("made", "How often", self.made)
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(0.0, METRICS_SECONDS), (3.0, 3.0)])
+def test_metrics_are_made_once_in_a_while_however_many_ask(seconds: float, pause: float) -> None:
+    slow, registry = Slow(seconds), CollectorRegistry()
+    registry.register(slow)
+    slow.made, slow.now = 0, 100.0  # registering asks for the names
+    with serving({"/livez": tuple}, registry=registry, clock=lambda: slow.now) as endpoint:
+        texts = {get(endpoint, "/metrics")[2] for _ in range(5)}
+        assert len(texts) == slow.made == 1
+        assert get(endpoint, "/livez")[2] == "ok\n"
+        slow.now += pause
+        assert "made_total 2.0" in get(endpoint, "/metrics")[2]
 
 
 def test_another_path_says_what_is_served() -> None:

@@ -156,10 +156,10 @@ class Scanner:
                 return index
         return None
 
-    def migs(self, index: int) -> tuple[str, ...]:
-        """Return the UUIDs of a GPU's MIG devices, as of the last look at it."""
+    def mig(self, index: int) -> Mig | None:
+        """Return how a GPU is divided, as of the last look at it."""
         gpu = self._of(index).gpu
-        return () if gpu is None or gpu.mig is None else tuple(one.uuid for one in gpu.mig.devices)
+        return None if gpu is None else gpu.mig
 
     def forget_migs(self) -> None:
         """Something changed MIG devices: the next look at each GPU reads them again."""

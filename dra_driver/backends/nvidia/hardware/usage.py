@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the library measures on a GPU now, and how much memory its MIG devices use.
 
-A function that this GPU or library does not have is not asked again. On MIG devices only the memory is asked: the library has the other
-values of their GPU only.
+A function that this GPU or library does not have is not asked again, until the GPU is divided in another way: a GPU in MIG mode has no
+utilization, for example. On MIG devices only the memory is asked: the library has the other values of their GPU only.
 """
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from dra_driver.backends.nvidia.facts import Memory, Usage
+from dra_driver.backends.nvidia.facts import Memory, Mig, Usage
 from dra_driver.backends.nvidia.hardware.ask import Asker
 from dra_driver.backends.nvidia.hardware.nvml import (
     FUNCTION_NOT_FOUND,
@@ -26,20 +26,33 @@ _VOLATILE = 0  # nvmlEccCounterType_t: since the driver was loaded
 _MEMORY_V2 = 0x02000028
 
 
+@dataclass(slots=True)
+class _Known:
+    """What a GPU and its MIG devices do not have: UUIDs with functions and their arguments, for as long as it is divided in this way."""
+
+    mig: Mig | None
+    without: set[tuple[object, ...]] = field(default_factory=set)
+
+
 class UsageReader:
     """Reads usage, and keeps which functions each device does not have."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._mutex = Lock()
-        self._without: dict[str, set[tuple[object, ...]]] = {}  # by UUID: functions and arguments
+        self._known: dict[str, _Known] = {}  # by the UUID of the GPU
 
-    def read(self, uuid: str, handle: Any, migs: Sequence[str]) -> Usage:
-        """Return what is measured. `migs` are the UUIDs of its MIG devices. Raises Failed if the GPU is lost."""
+    def read(self, uuid: str, handle: Any, mig: Mig | None) -> Usage:
+        """Return what is measured. `mig` is how the GPU is divided. Raises Failed if the GPU is lost."""
         asker = Asker(self._nvml, f"GPU {uuid}")
+        with self._mutex:
+            known = self._known.get(uuid)
+            if known is None or known.mig != mig:
+                known = self._known[uuid] = _Known(mig)
+        without = known.without
 
         def ask(function: str, *arguments: object) -> Any:
-            return self._ask(asker, uuid, handle, (function, *arguments))
+            return _ask(asker, without, uuid, handle, function, *arguments)
 
         rates = ask("nvmlDeviceGetUtilizationRates")
         reasons = ask("nvmlDeviceGetCurrentClocksEventReasons")
@@ -48,7 +61,7 @@ class UsageReader:
         return Usage(
             gpu_percent=None if rates is None else rates.gpu,
             memory_percent=None if rates is None else rates.memory,
-            memory=self._memory(asker, uuid, handle),
+            memory=_memory(asker, without, uuid, handle),
             temperature=ask("nvmlDeviceGetTemperature", _GPU_SENSOR),
             power_milliwatts=ask("nvmlDeviceGetPowerUsage"),
             power_limit_milliwatts=ask("nvmlDeviceGetEnforcedPowerLimit"),
@@ -57,32 +70,43 @@ class UsageReader:
             clock_reasons=reasons,
             ecc_corrected=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _VOLATILE),
             ecc_uncorrected=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE),
-            mig_memory=self._of_migs(asker, migs),
+            mig_memory=_of_migs(asker, known),
         )
 
-    def _of_migs(self, asker: Asker, migs: Sequence[str]) -> dict[str, Memory]:
-        found: dict[str, Memory] = {}
-        for uuid in migs:
-            handle = asker.ask("nvmlDeviceGetHandleByUUID", uuid)
-            memory = None if handle is None else self._memory(asker, uuid, handle)
-            if memory is not None:
-                found[uuid] = memory
-        return found
 
-    def _memory(self, asker: Asker, uuid: str, handle: Any) -> Memory | None:
-        function = "nvmlDeviceGetMemoryInfo"
-        found = self._ask(asker, uuid, handle, (function, _MEMORY_V2))
-        if found is None:
-            found = self._ask(asker, uuid, handle, (function,))
-        return None if found is None else Memory(total=found.total, used=found.used)
+def _of_migs(asker: Asker, known: _Known) -> dict[str, Memory]:
+    found: dict[str, Memory] = {}
+    for one in () if known.mig is None else known.mig.devices:
+        handle = asker.ask("nvmlDeviceGetHandleByUUID", one.uuid)
+        memory = None if handle is None else _memory(asker, known.without, one.uuid, handle)
+        if memory is not None:
+            found[one.uuid] = memory
+    return found
 
-    def _ask(self, asker: Asker, uuid: str, handle: Any, call: tuple[object, ...]) -> Any:
-        with self._mutex:
-            without = self._without.setdefault(uuid, set())
-        if call in without:
-            return None
-        function, *arguments = call
-        found = asker.ask(str(function), handle, *arguments)
-        if found is None and asker.errors[str(function)] in _NEVER:
-            without.add(call)
-        return found
+
+def _memory(
+    asker: Asker, without: set[tuple[object, ...]], uuid: str, handle: Any
+) -> Memory | None:
+    function = "nvmlDeviceGetMemoryInfo"
+    found = _ask(asker, without, uuid, handle, function, _MEMORY_V2)
+    if found is not None:
+        return Memory(total=found.total, free=found.free, used=found.used, reserved=found.reserved)
+    found = _ask(asker, without, uuid, handle, function)
+    return None if found is None else Memory(total=found.total, free=found.free, used=found.used)
+
+
+def _ask(
+    asker: Asker,
+    without: set[tuple[object, ...]],
+    uuid: str,
+    handle: Any,
+    function: str,
+    *arguments: object,
+) -> Any:
+    call = (uuid, function, *arguments)
+    if call in without:
+        return None
+    found = asker.ask(function, handle, *arguments)
+    if found is None and asker.errors[function] in _NEVER:
+        without.add(call)
+    return found

@@ -193,7 +193,7 @@ class Verbs:
 
     def _read_usage(self, scanner: Scanner, request: Request) -> Usage:
         index = _index(scanner, request)
-        return self._usages.read(request.uuid, scanner.handle(index), scanner.migs(index))
+        return self._usages.read(request.uuid, scanner.handle(index), scanner.mig(index))
 
     def _unlisted(self, scanner: Scanner, request: Request) -> Iterator[Process]:
         """The processes of other PID namespaces, which the library does not list.

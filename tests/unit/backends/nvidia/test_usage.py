@@ -23,7 +23,7 @@ from dra_driver.testing.builders import a_device
 FULL = Usage(
     gpu_percent=50,
     memory_percent=25,
-    memory=Memory(total=80, used=20),
+    memory=Memory(total=80, used=20, reserved=1),
     temperature=61,
     power_milliwatts=350_500,
     power_limit_milliwatts=700_000,
@@ -87,6 +87,7 @@ def test_a_gpu_has_all_values_in_base_units(usages: UsageOfGpus) -> None:
             memory_utilization_ratio=0.25,
             memory_used_bytes=20,
             memory_total_bytes=80,
+            memory_reserved_bytes=1,
             temperature_celsius=61,
             power_watts=350.5,
             power_limit_watts=700.0,

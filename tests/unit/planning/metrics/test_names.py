@@ -3,6 +3,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -10,12 +11,13 @@ from msgspec import structs
 from dra_driver.model.api.resource_slice import DeviceAttribute
 from dra_driver.model.device import AttributeValue
 from dra_driver.model.ids import DeviceName
+from dra_driver.model.lease import Hardware
 from dra_driver.model.usage import DeviceUsage, NodeUsage, UsageSample
 from dra_driver.planning.metrics.aliases import SCHEMES
 from dra_driver.planning.metrics.families import Place, said
 from dra_driver.planning.metrics.node import node_families
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_POOL, a_device
-from tests.support.usage_rows import a_row, a_use
+from tests.support.usage_rows import a_prepared_device, a_row, a_use
 
 PLACE = Place(A_DRIVER, A_POOL, A_NODE)
 FULL = DeviceUsage(
@@ -23,6 +25,7 @@ FULL = DeviceUsage(
     memory_utilization_ratio=0.25,
     memory_used_bytes=1 << 30,
     memory_total_bytes=4 << 30,
+    memory_reserved_bytes=512 << 20,
     temperature_celsius=61.0,
     power_watts=350.5,
     power_limit_watts=700.0,
@@ -48,12 +51,20 @@ NOT_OF_A_DEVICE = (
 )
 
 
-def shown(usage: DeviceUsage, scheme: str, attributes: dict[str, AttributeValue] = WHOLE):
+def shown(
+    usage: DeviceUsage,
+    scheme: str,
+    attributes: dict[str, AttributeValue] = WHOLE,
+    *,
+    name: str = "gpu-0",
+    parts: tuple[str, ...] = (),
+):
+    device = replace(a_device(name, attributes=attributes), hardware=Hardware("GPU-1", parts))
     node = NodeUsage(
-        (a_device("gpu-0", attributes=attributes),),
-        {DeviceName("gpu-0"): UsageSample(usage, 0.0)},
-        (a_row(),),
-        (a_use(),),
+        (device,),
+        {DeviceName(name): UsageSample(usage, 0.0)},
+        (a_row("train", a_prepared_device(name)),),
+        (a_use(device=name),),
     )
     return {
         (
@@ -72,11 +83,11 @@ def values(usage: DeviceUsage, scheme: str) -> dict[str, float]:
     }
 
 
-def labels(scheme: str, attributes: dict[str, AttributeValue] = WHOLE) -> dict[str, str]:
-    (found,) = {
-        tuple(sorted(labels.items()))
-        for labels, _ in shown(DeviceUsage(temperature_celsius=1.0), scheme, attributes).values()
-    }
+def labels(
+    scheme: str, attributes: dict[str, AttributeValue] = WHOLE, **named: Any
+) -> dict[str, str]:
+    series = shown(DeviceUsage(temperature_celsius=1.0), scheme, attributes, **named).values()
+    (found,) = {tuple(sorted(labels.items())) for labels, _ in series}
     return dict(found)
 
 
@@ -86,6 +97,7 @@ def test_own_names_have_base_units() -> None:
         "dra_driver_device_memory_utilization_ratio": 0.25,
         "dra_driver_device_memory_used_bytes": 1 << 30,
         "dra_driver_device_memory_total_bytes": 4 << 30,
+        "dra_driver_device_memory_reserved_bytes": 512 << 20,
         "dra_driver_device_temperature_celsius": 61.0,
         "dra_driver_device_power_watts": 350.5,
         "dra_driver_device_power_limit_watts": 700.0,
@@ -103,7 +115,9 @@ def test_dcgm_has_percent_mebibytes_and_megahertz() -> None:
         "DCGM_FI_DEV_GPU_UTIL": 50.0,
         "DCGM_FI_DEV_MEM_COPY_UTIL": 25.0,
         "DCGM_FI_DEV_FB_USED": 1024.0,
-        "DCGM_FI_DEV_FB_FREE": 3072.0,
+        "DCGM_FI_DEV_FB_FREE": 2560.0,
+        "DCGM_FI_DEV_FB_RESERVED": 512.0,
+        "DCGM_FI_DEV_FB_TOTAL": 4096.0,
         "DCGM_FI_DEV_GPU_TEMP": 61.0,
         "DCGM_FI_DEV_POWER_USAGE": 350.5,
         "DCGM_FI_DEV_SM_CLOCK": 1980.0,
@@ -111,6 +125,16 @@ def test_dcgm_has_percent_mebibytes_and_megahertz() -> None:
         "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": 3.0,
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": 1.0,
     }
+
+
+def test_free_memory_is_what_is_neither_used_nor_reserved() -> None:
+    def free(**memory: int) -> float:
+        return values(DeviceUsage(**memory), "dcgm")["DCGM_FI_DEV_FB_FREE"]
+
+    mib = 1 << 20
+    assert free(memory_total_bytes=9 * mib, memory_used_bytes=2 * mib) == 7.0
+    odd = {"memory_total_bytes": 9 * mib, "memory_used_bytes": 9 * mib}
+    assert free(**odd, memory_reserved_bytes=mib) == 0.0
 
 
 def test_the_duty_cycle_is_in_percent_and_power_in_milliwatts() -> None:
@@ -158,6 +182,7 @@ def test_the_labels_of_dcgm_name_gpu_and_claim() -> None:
         "modelName": "NVIDIA H100",
         "Hostname": A_NODE,
         "pci_bus_id": "0000:65:00.0",
+        "GPU_I_ID": "",
         "GPU_I_PROFILE": "",
         "namespace": "default",
         "pod": "train-0",
@@ -172,12 +197,17 @@ def test_the_labels_of_dcgm_name_gpu_and_claim() -> None:
     }
 
 
-def test_a_partition_has_the_uuid_of_its_gpu_and_its_own() -> None:
-    found = labels("dcgm", {"parentUUID": "GPU-1", "profile": "1g.10gb", "minor": 2})
+def test_a_partition_has_the_numbers_and_the_uuid_of_its_gpu_and_its_own() -> None:
+    name = "gpu-2-mig-1g10gb-19-0"
+    attributes: dict[str, AttributeValue] = {"parentUUID": "GPU-1", "profile": "1g.10gb"}
+    parts = ("memory-slice-0", "instance-7-0")
+    found = labels("dcgm", attributes, name=name, parts=parts)
     assert found["UUID"] == "GPU-1"
-    assert found["dra_mig_device_uuid"] == "uuid-gpu-0"
+    assert found["dra_mig_device_uuid"] == f"uuid-{name}"
+    assert (found["gpu"], found["device"], found["GPU_I_ID"]) == ("2", "nvidia2", "7")
     assert found["GPU_I_PROFILE"] == found["dra_mig_profile"] == "1g.10gb"
-    assert found["gpu"] == "2"
+    assert labels("duty-cycle", attributes, name=name, parts=parts)["minor_number"] == "2"
+    assert labels("dcgm", attributes, name=name)["GPU_I_ID"] == ""
 
 
 def test_a_device_without_numbers_has_its_name() -> None:

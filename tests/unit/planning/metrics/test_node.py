@@ -154,7 +154,7 @@ def test_counters_of_claims_go_on_between_looks() -> None:
 
 @pytest.mark.parametrize(
     ("names", "expected"),
-    [((), 0), (("own",), 10), (("dcgm", "own"), 20), (("duty-cycle",), 5), (("opentelemetry",), 6)],
+    [((), 0), (("own",), 11), (("dcgm", "own"), 23), (("duty-cycle",), 5), (("opentelemetry",), 6)],
 )
 def test_the_chosen_names_are_added(names: tuple[str, ...], expected: int) -> None:
     always = len(families(NodeUsage()))

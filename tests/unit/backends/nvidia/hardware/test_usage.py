@@ -39,10 +39,11 @@ def asked(tmp_path: Path) -> Asked:
 def test_all_values_of_a_gpu_are_read(asked: Asked) -> None:
     gpu = asked.nvml.node.gpus[0]
     assert gpu.memory is not None
+    assert gpu.memory.reserved
     assert asked.usage() == Usage(
         gpu_percent=50,
         memory_percent=25,
-        memory=Memory(total=gpu.memory.total, used=gpu.memory.used),
+        memory=gpu.memory,
         temperature=gpu.temperature,
         power_milliwatts=350_500,
         power_limit_milliwatts=400_000,
@@ -78,6 +79,19 @@ def test_what_a_gpu_does_not_have_is_asked_once(code: int, asked: Asked) -> None
     assert asked.usage(1).power_milliwatts == 350_500
 
 
+def test_a_gpu_that_is_divided_in_another_way_is_asked_again(asked: Asked) -> None:
+    function = "nvmlDeviceGetUtilizationRates"
+    asked.nvml.fail[function, 1] = 3  # a GPU in MIG mode has none
+    for _ in range(2):
+        assert asked.usage(1).gpu_percent is None
+    assert asked.nvml.calls[function] == 1
+    del asked.nvml.fail[function, 1]
+    asked.nvml.node = machine.node(boards.A100_40, 2)
+    asked.verbs.gpu(1)  # a look
+    found = asked.usage(1)
+    assert (found.gpu_percent, found.mig_memory) == (50, {})
+
+
 def test_what_fails_otherwise_is_asked_again(asked: Asked) -> None:
     asked.nvml.fail["nvmlDeviceGetUtilizationRates"] = 999
     found = asked.usage()
@@ -99,7 +113,8 @@ def test_a_library_without_the_second_version_of_memory_has_the_first(asked: Ask
     asked.nvml.node = machine.node(boards.A100_40, 1, driver=machine.R470)
     asked.uuids = [gpu.uuid for gpu in gpus]
     assert gpus[0].memory is not None
-    assert asked.usage().memory == Memory(total=gpus[0].memory.total, used=gpus[0].memory.used)
+    assert asked.usage().memory == gpus[0].memory
+    assert gpus[0].memory.reserved is None
 
 
 def test_a_gpu_that_is_lost_is_told(asked: Asked) -> None:
