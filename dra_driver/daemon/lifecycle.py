@@ -29,7 +29,7 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver import __version__
 from dra_driver.config.settings import Settings
 from dra_driver.daemon.compose import Daemon, compose
-from dra_driver.daemon.logs import make_logger
+from dra_driver.daemon.logs import make_logger, share_form
 from dra_driver.errors import Fatal
 from dra_driver.model.exit_codes import DONE, INTERRUPTED
 from dra_driver.node.files import never
@@ -42,6 +42,7 @@ RECOVER_SECONDS = 5.0
 def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
     """Run until a signal arrives. Returns the exit code. Raises Fatal when the process cannot start."""
     log = make_logger(level=settings.log.level, form=settings.log.format)
+    share_form(level=settings.log.level, form=settings.log.format)
     # The start thread hands its results to the main thread in these lists; each gets at most one entry.
     composed: list[Daemon] = []
     failures: list[BaseException] = []

@@ -62,6 +62,28 @@ from dra_driver.model.printable import printable
 
 def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
     """Make a logger that writes to standard error. `form` is "json" or "console". The global state of `logging` does not change."""
+    processors, wrapper = _line_by_line(level, form)
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.WriteLogger(
+            sys.stderr
+        ),  # one write call per line, so that lines of two threads do not mix
+        processors=processors,
+        wrapper_class=wrapper,
+    )
+    return logger
+
+
+def share_form(*, level: str, form: str) -> None:
+    """Let `structlog.get_logger()` of a backend write as the daemon's own logger does: it would write to standard output otherwise."""
+    processors, wrapper = _line_by_line(level, form)
+    structlog.configure(
+        processors=processors,
+        wrapper_class=wrapper,
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+    )
+
+
+def _line_by_line(level: str, form: str) -> tuple[list[Processor], type[FilteringBoundLogger]]:
     last: list[Processor] = (
         [_spell_out, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
         if form == "console"
@@ -73,14 +95,7 @@ def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
         structlog.processors.format_exc_info,
         *last,
     ]
-    logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(
-            sys.stderr
-        ),  # one write call per line, so that lines of two threads do not mix
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-    )
-    return logger
+    return processors, structlog.make_filtering_bound_logger(getattr(logging, level.upper()))
 
 
 def _spell_out(_log: object, _method: str, pairs: EventDict) -> EventDict:

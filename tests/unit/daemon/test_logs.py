@@ -6,8 +6,9 @@ import sys
 import typing
 
 import pytest
+import structlog
 
-from dra_driver.daemon.logs import log_events, make_logger
+from dra_driver.daemon.logs import log_events, make_logger, share_form
 from dra_driver.model.events import (
     ApiAnswered,
     CgroupsNotFound,
@@ -280,6 +281,26 @@ def test_lines_below_the_level_are_not_written(capsys) -> None:
     log_events(make_logger(level="info", form="json"))(DeviceHealthChanged("gpu-0", "healthy"))
     log.debug("x")
     assert capsys.readouterr().err == ""
+
+
+def test_a_backend_that_asks_structlog_for_a_logger_writes_as_the_driver_does(capsys) -> None:
+    log = structlog.get_logger(backend="a")
+    try:
+        share_form(level="warning", form="json")
+        log.warning("usage_not_measured", device="gpu-0")
+        log.info("below the level")
+    finally:
+        structlog.reset_defaults()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    line = json.loads(captured.err)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "usage_not_measured",
+        "level": "warning",
+        "backend": "a",
+        "device": "gpu-0",
+    }
 
 
 def test_an_error_line_carries_the_traceback(capsys) -> None:
