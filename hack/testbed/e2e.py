@@ -17,7 +17,7 @@ TESTS = (
     "tests/contract/test_protos.py",
     "tests/unit",
     "tests/faults",
-    "tests/integration/test_nvidia_usage.py",
+    "tests/integration",
     "tests/packaging/test_sbom.py",
 )
 REPOSITORY = Path(__file__).resolve().parents[2]
