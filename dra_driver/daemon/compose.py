@@ -270,6 +270,8 @@ def _node_parts(
         learn=learn,
         followed=follower.followed,
         catch_up=follower.catch_up,
+        reserved=follower.reserved,
+        unwatched=follower.unwatched,
         observe=deps.observe,
     )
 

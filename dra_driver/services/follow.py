@@ -10,6 +10,10 @@ At most MOST_WATCHES claims are watched; the driver polls the others. A watch re
 nothing, because its connection may be broken without an error. So before the driver releases a claim, it reads the claim once
 more, unless the claim is *followed*: its watch had an event within the last FRESH_SECONDS. If the watch has not delivered the
 version that is read then, the driver also reads the changes in between. They may name a pod that is gone from the API again.
+
+A watch begins when the node is quiet: no call for SETTLE_SECONDS, or LATEST_SECONDS after the first one. To open a watch takes longer than to
+prepare a claim, and would delay the kubelet's next call. Nothing is missed: the claim's version that the call has read is kept (`reserved`),
+and changes are read from there on, by the watch or before a release.
 """
 
 import time
@@ -43,8 +47,11 @@ from dra_driver.services.pace import delay_after
 from dra_driver.services.parts import AllClaims, Transaction
 
 MOST_WATCHES = 32
-# How often the follower looks for claims that another process prepared. A claim of this process wakes the follower at once.
+# How often the follower looks for claims that another process prepared.
 LOOK_SECONDS = 30.0
+# For claims of this process it waits until nothing has been prepared or unprepared for so long, and at most for LATEST_SECONDS.
+SETTLE_SECONDS = 1.0
+LATEST_SECONDS = 5.0
 POLL_SECONDS = 60.0
 # Without an event for longer than this the connection may be dead, and other pods may use the claim unnoticed.
 FRESH_SECONDS = 1.0
@@ -53,9 +60,6 @@ END_SECONDS = 2.0
 CATCH_UP_SECONDS = 2
 EARLY_END_SECONDS = 1.0
 WATCH_NAME = "watch of a claim"
-# Reading all rows may take at most a tenth of the time: afterwards the follower rests ten times as long as the reading took.
-REST_RATIO = 10
-MOST_REST_SECONDS = 1.0
 _WAKE_SECONDS = 1.0
 
 Wait = Callable[[Event, float], bool]
@@ -94,7 +98,7 @@ class NotYet(Temporary):
 
 class ClaimWatch:
     """A watch of one claim. It calls `take` with each version of the claim (None: deleted). `take` returns whether the claim is
-    still allocated as it is prepared on this node.
+    still allocated as it is prepared on this node. `version` is the claim's resourceVersion that is known already; "" for none.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class ClaimWatch:
         ref: ClaimRef,
         take: Callable[[Claim | None], bool],
         *,
+        version: str = "",
         observe: Observer = ignore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -113,12 +118,10 @@ class ClaimWatch:
         self._observe = observe
         self._clock = clock
         self._heard: float | None = None
-        self._version = (
-            ""  # of the last list, event or bookmark: what happens later is not known yet
-        )
-        self._learned: str | None = (
-            ""  # the version of the claim that was learned last; None: deleted
-        )
+        # Of the last list, event or bookmark: what happens later is not known yet.
+        self._version = version
+        # The version of the claim that was learned last; None: deleted.
+        self._learned: str | None = version
 
     def is_current(self) -> bool:
         """Whether the API server has sent the current claim or a bookmark within the last FRESH_SECONDS."""
@@ -197,7 +200,7 @@ class ClaimWatch:
 
 
 class ClaimFollower:
-    """Watches the claims that have a row. The follower is an observer of events: it wakes up when a row is added or removed.
+    """Watches the claims that have a row. The follower is an observer of events: it looks when rows were added or removed.
 
     Each claim has its own watch. With one watch for all claims the API server would send every claim of the cluster to every node.
     The follower calls `changed` with a claim that is deleted, deallocated, or allocated in another way.
@@ -225,13 +228,23 @@ class ClaimFollower:
         self._start = start or _on_a_thread
         self._watches: dict[ClaimUid, tuple[ClaimWatch, Callable[[float], None]]] = {}
         self._polled: dict[ClaimUid, ClaimWatch] = {}
-        self._woken = Event()
+        self._reserved: dict[ClaimUid, str] = {}  # versions of claims that have no watch yet
+        self._news: tuple[float, float] | None = None  # the first and the last since the last look
         self._poll_at = clock()
         self._failed_polls = 0
 
     def __call__(self, event: DriverEvent) -> None:
         if isinstance(event, ClaimPrepared | ClaimUnprepared | DevicesFreed | Recovered):
-            self._woken.set()
+            now = self._clock()
+            self._news = (now if self._news is None else self._news[0], now)
+
+    def reserved(self, claim: Claim) -> None:
+        """Note the version of a claim that a prepare call has read, after its row was written: changes count from there on."""
+        self._reserved[claim.ref.uid] = claim.resource_version
+
+    def unwatched(self, ref: ClaimRef) -> bool:
+        """Whether the claim was prepared so recently that it has no watch yet: a pod may have joined it unnoticed."""
+        return ref.uid in self._reserved
 
     def followed(self, ref: ClaimRef) -> bool:
         """Whether the claim's watch is current, so that the row has every pod and the current allocation."""
@@ -245,6 +258,9 @@ class ClaimFollower:
         """
         watched = self._watches.get(ref.uid)
         watch = self._polled.get(ref.uid) if watched is None else watched[0]
+        version = self._reserved.get(ref.uid)
+        if watch is None and version is not None:
+            watch = self._watch(ref, version)
         if watch is not None:
             watch.catch_up(claim)
 
@@ -253,18 +269,22 @@ class ClaimFollower:
         look_at = self._clock()
         try:
             while not stop.is_set():
-                begun = self._clock()
-                if self._woken.is_set() or begun >= look_at:
-                    self._woken.clear()
-                    look_at = begun + LOOK_SECONDS
+                now = self._clock()
+                if now >= look_at or self._is_quiet(now):
+                    self._news = None
+                    look_at = now + LOOK_SECONDS
                     self._look()
-                    # `_look` reads every row, and each claim that is prepared or unprepared causes a look.
-                    rest = min(REST_RATIO * (self._clock() - begun), MOST_REST_SECONDS)
-                    if rest > 0:
-                        wait(stop, rest)
-                wait(self._woken, _WAKE_SECONDS)
+                wait(stop, _WAKE_SECONDS)
         finally:
             self._end(list(self._watches))
+
+    def _is_quiet(self, now: float) -> bool:
+        """Whether rows were added or removed, and it is time to look."""
+        news = self._news
+        if news is None:
+            return False
+        first, last = news
+        return now - last >= SETTLE_SECONDS or now - first >= LATEST_SECONDS
 
     def _look(self) -> None:
         try:
@@ -276,6 +296,7 @@ class ClaimFollower:
         """Start a watch for each new row, end the watches of removed rows, and poll the claims above MOST_WATCHES. Raises
         DriverError if the state cannot be read.
         """
+        reserved = self._reserved.copy()  # each of them has its row already, unless it was released
         with self._store.reading() as state:
             rows = [row for row in state.all_claims() if self._counts(row)]
         # Keep the watches that exist. Then prefer claims that other pods may use.
@@ -284,11 +305,16 @@ class ClaimFollower:
         self._end(list(self._watches.keys() - {row.ref.uid for row in watched}))
         for row in watched:
             if row.ref.uid not in self._watches:
-                self._begin(row.ref)
+                self._begin(row.ref, reserved.get(row.ref.uid, ""))
         new = [row for row in beyond if row.ref.uid not in self._polled]
         self._polled = {
-            row.ref.uid: self._polled.get(row.ref.uid) or self._watch(row.ref) for row in beyond
+            row.ref.uid: self._polled.get(row.ref.uid)
+            or self._watch(row.ref, reserved.get(row.ref.uid, ""))
+            for row in beyond
         }
+        for uid, version in reserved.items():
+            if self._reserved.get(uid) == version:  # else it was prepared anew meanwhile
+                del self._reserved[uid]
         if beyond and self._clock() >= self._poll_at:
             self._poll_at = self._clock() + self._poll(beyond)
         elif new:
@@ -302,15 +328,17 @@ class ClaimFollower:
             return False
         return bool(row.owned) and row.boot_id == self._store.boot_id
 
-    def _begin(self, ref: ClaimRef) -> None:
-        watch = self._polled.pop(ref.uid, None) or self._watch(ref)
+    def _begin(self, ref: ClaimRef, version: str) -> None:
+        watch = self._polled.pop(ref.uid, None) or self._watch(ref, version)
         self._watches[ref.uid] = watch, self._start(watch.run)
 
-    def _watch(self, ref: ClaimRef) -> ClaimWatch:
+    def _watch(self, ref: ClaimRef, version: str) -> ClaimWatch:
         def take(claim: Claim | None) -> bool:
             return self._take(ref, claim)
 
-        return ClaimWatch(self._door, ref, take, observe=self._observe, clock=self._clock)
+        return ClaimWatch(
+            self._door, ref, take, version=version, observe=self._observe, clock=self._clock
+        )
 
     def _end(self, uids: list[ClaimUid]) -> None:
         ended = [self._watches.pop(uid) for uid in uids]

@@ -72,6 +72,15 @@ def nobody_followed(_ref: ClaimRef) -> bool:
     return False
 
 
+def nobody_unwatched(_ref: ClaimRef) -> bool:
+    """Return False: tools and tests without a follower wait for no watch."""
+    return False
+
+
+def nothing_reserved(_claim: Claim) -> None:
+    """Do nothing: tools and tests without a follower begin no watch."""
+
+
 def nothing_missed(_ref: ClaimRef, _claim: Claim | None) -> None:
     """Do nothing: tools and tests without a follower have missed no change."""
 
@@ -89,7 +98,8 @@ class NodeParts:
 
     `ask(refs, until)` reads each claim once, and returns by `until`. `followed` returns whether the watch of a claim is current, so
     that the claim's row has every pod and the current allocation. `catch_up(ref, claim)` writes pods into the row that used the claim
-    up to this version of it (None: deleted), and that the watch has missed. `learn` writes into the state which physical resource is behind
+    up to this version of it (None: deleted), and that the watch has missed. `reserved(claim)` is called when a row was written for the claim;
+    until its watch begins, `unwatched` returns True. `learn` writes into the state which physical resource is behind
     each device, before devices are reserved.
     """
 
@@ -105,6 +115,8 @@ class NodeParts:
     learn: Callable[[Inventory], None] = nothing_learned
     followed: Callable[[ClaimRef], bool] = nobody_followed
     catch_up: Callable[[ClaimRef, Claim | None], None] = nothing_missed
+    reserved: Callable[[Claim], None] = nothing_reserved
+    unwatched: Callable[[ClaimRef], bool] = nobody_unwatched
     observe: Observer = ignore
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -167,16 +179,16 @@ class Usage:
             return True
         return any(not isinstance(found, Gone) for found in self.presence(users.pods).values())
 
-    def must_ask(self, row: PreparedClaim) -> bool:
+    def must_ask(self, row: PreparedClaim, *, unwatched: bool = False) -> bool:
         """Whether the driver must ask the API server for the claim's pods: another pod may use the claim without a kubelet call.
 
         A claim made from a template has one pod (`sole`), so the answer is no. But if another pod has named the claim all the same,
-        the answer is yes, as for a shared claim.
+        the answer is yes, as for a shared claim; and as long as the claim is `unwatched`.
         """
         if self.presence is None or not row.owned or row.boot_id != self.store.boot_id:
             return False
         pods = row.users.pods
-        return pods is None or not row.users.sole or len(pods) > 1
+        return unwatched or pods is None or not row.users.sole or len(pods) > 1
 
 
 class ClaimReader:

@@ -156,7 +156,8 @@ def _must_ask(parts: NodeParts, row: PreparedClaim) -> bool:
     asked = held is not None and (held.by_admin or not held.unasked)
     if asked or not row.ref.name or row.ref.of_plugin:
         return False
-    return parts.usage.must_ask(row) and not parts.followed(row.ref)
+    unwatched = parts.unwatched(row.ref)
+    return parts.usage.must_ask(row, unwatched=unwatched) and not parts.followed(row.ref)
 
 
 def _told(

@@ -32,6 +32,7 @@ QUESTIONS = {
     "allocate": True,
     "call": True,
     "containers": True,
+    "burst": True,
     "tenants": True,
     "fleet": True,
 }

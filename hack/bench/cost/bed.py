@@ -54,21 +54,22 @@ class Context:
             self._cluster.stop()
 
 
-def driver_command(cluster: Cluster) -> list[str]:
-    """The driver's command line on the node."""
+def driver_command(cluster: Cluster, *more: str) -> list[str]:
+    """The driver's command line on the node, with more arguments."""
     return [
         *(installed.python(), "-m", "dra_driver", "run"),
         *("--backend", "simulated"),
         *("--kubeconfig", str(cluster.admin_kubeconfig), "--node-name", NODE),
         *("--boot-id-file", str(cluster.boot_id_file)),
+        *more,
     ]
 
 
 @contextmanager
-def driver(cluster: Cluster) -> Iterator[Program]:
-    """The driver on the node, ready to prepare claims."""
+def driver(cluster: Cluster, *more: str) -> Iterator[Program]:
+    """The driver on the node with these arguments, ready to prepare claims."""
     logged = Log(cluster.root / "log" / "bench-driver.log")
-    program = cluster.run_inside(driver_command(cluster), log="bench-driver")
+    program = cluster.run_inside(driver_command(cluster, *more), log="bench-driver")
     try:
         logged.wait("published")
         logged.wait("registered")

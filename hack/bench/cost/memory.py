@@ -8,12 +8,13 @@ Growth is looked for in a daemon that prepares and unprepares one claim after th
 that makes no difference to memory, and 50,000 pairs would wear a disk for nothing.
 """
 
+import json
 import subprocess
 import time
 from dataclasses import dataclass
 
 from hack.bench.cost import installed
-from hack.bench.cost.bed import Context, driver
+from hack.bench.cost.bed import HERE, Context, driver
 from hack.bench.cost.figures import ratio_of
 from hack.bench.cost.node import BenchNode, a_claim, resident_kib
 from hack.bench.cost.report import Answer, Table, Target
@@ -21,7 +22,8 @@ from hack.bench.cost.standins import StandIns
 
 IMPORTS = "grpc, google.protobuf.message, urllib3, msgspec, structlog, prometheus_client, yaml"
 IMPORTED = f"import {IMPORTS}; print(flush=True); input()"
-IDLE_LIMIT, GROWTH_LIMIT_MIB = 1.4, 1.0
+IDLE_LIMIT, GROWTH_LIMIT_MIB = 1.3, 1.0
+SMALLEST_PART_KIB = 300
 SETTLE_SECONDS = 2.0
 KIB = 1024
 FIELDS = ("VmRSS", "RssAnon", "RssFile")
@@ -61,7 +63,7 @@ def measure(context: Context) -> Answer:
                 "MiB",
             ),
         ),
-        (_sizes(libraries, daemons, on_cluster), series),
+        (_sizes(libraries, daemons, on_cluster), _parts(libraries, daemons), series),
     )
 
 
@@ -96,6 +98,28 @@ def _libraries() -> dict[str, int]:
         found = _sizes_of(process.pid)
         process.stdin.write(b"\n")
     return found
+
+
+def _parts(libraries: list[dict[str, int]], daemons: list[dict[str, int]]) -> Table:
+    """What the idle daemon has beyond its libraries."""
+    program = [installed.python(), str(HERE / "imports_load.py"), *IMPORTS.split(", ")]
+    ended = subprocess.run(
+        program, env=installed.environment(), capture_output=True, text=True, check=True
+    )
+    imported: dict[str, int] = json.loads(ended.stdout)
+    large = {part: kib for part, kib in imported.items() if kib >= SMALLEST_PART_KIB}
+    beyond = sum(one["VmRSS"] for one in daemons) - sum(one["VmRSS"] for one in libraries)
+    rows = {f"import of {part}": kib for part, kib in sorted(large.items(), key=_by_size)}
+    rows["import of the rest"] = sum(imported.values()) - sum(large.values())
+    rows["what runs: threads, sockets, TLS, the state file, the devices"] = beyond // len(
+        daemons
+    ) - sum(imported.values())
+    shown = tuple((what, f"{kib / KIB:.1f}") for what, kib in rows.items())
+    return Table("What the idle daemon has beyond its libraries, in MiB:", ("", "resident"), shown)
+
+
+def _by_size(part: tuple[str, int]) -> int:
+    return -part[1]
 
 
 def _growth(pairs: int, warm_up: WarmUp) -> tuple[float, Table]:

@@ -21,7 +21,7 @@ from dra_driver.kube.watch import read_event, read_lines
 
 NAMESPACE = "/api/v1/namespaces/default"
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 600
 REQUEST = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
 
 
@@ -46,11 +46,11 @@ class Ready:
         exchange = Exchange(call, "GET", f"{NAMESPACE}/pods", {"watch": "1"})
         response = self._transport.open_watch(exchange, read_timeout_seconds=3600)
         for line in read_lines(response, Event()):
-            kind, pod = read_event(call, line)
+            kind, found = read_event(call, line)
             now = time.perf_counter()
-            what = "gone" if kind == "DELETED" else "ready" if _is_ready(pod) else ""
+            what = "gone" if kind == "DELETED" else "ready" if _is_ready(found) else ""
             with self._changed:
-                self._moments.setdefault((pod["metadata"]["name"], what), now)
+                self._moments.setdefault((found["metadata"]["name"], what), now)
                 self._changed.notify_all()
 
 
@@ -59,7 +59,8 @@ def _is_ready(pod: Mapping[str, Any]) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def _pod(name: str, image: str, *, claim: bool) -> dict[str, Any]:
+def pod(name: str, image: str, *, claim: bool) -> dict[str, Any]:
+    """A pod that sleeps, with a claim for one GPU or without."""
     container: dict[str, Any] = {"name": "main", "image": image, "command": ["sleep", "3600"]}
     spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
     if claim:
@@ -68,15 +69,21 @@ def _pod(name: str, image: str, *, claim: bool) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def main() -> None:
-    """One pod after the other."""
-    transport = Transport(connect(Path(sys.argv[1])))
-    image, pods = sys.argv[2], int(sys.argv[3])
+def post(transport: Transport, path: str, body: dict[str, Any]) -> None:
+    """Create an object."""
+    transport.request(Exchange(ApiCall("create", path), "POST", path, body=body))
 
-    def post(path: str, body: dict[str, Any]) -> None:
-        transport.request(Exchange(ApiCall("create", path), "POST", path, body=body))
 
+def delete_pod(transport: Transport, name: str) -> None:
+    """Delete a pod; it ends at once."""
+    path = f"{NAMESPACE}/pods/{name}"
+    transport.request(Exchange(ApiCall("delete", "pods", name), "DELETE", path))
+
+
+def make_template(transport: Transport) -> None:
+    """The template of the pods' claims."""
     post(
+        transport,
         TEMPLATES,
         {
             "apiVersion": "resource.k8s.io/v1",
@@ -85,19 +92,24 @@ def main() -> None:
             "spec": {"spec": {"devices": {"requests": [REQUEST]}}},
         },
     )
+
+
+def main() -> None:
+    """One pod after the other."""
+    transport = Transport(connect(Path(sys.argv[1])))
+    image, pods = sys.argv[2], int(sys.argv[3])
+    make_template(transport)
     ready = Ready(transport)
     found: dict[str, list[float]] = {"without": [], "with": []}
     for number in range(pods + 1):
         for kind, times in found.items():
             name = f"{kind}-{number}"
             begun = time.perf_counter()
-            post(f"{NAMESPACE}/pods", _pod(name, image, claim=kind == "with"))
+            post(transport, f"{NAMESPACE}/pods", pod(name, image, claim=kind == "with"))
             seconds = ready.wait(name, "ready") - begun
             if number:
                 times.append(seconds)
-            transport.request(
-                Exchange(ApiCall("delete", "pods", name), "DELETE", f"{NAMESPACE}/pods/{name}")
-            )
+            delete_pod(transport, name)
             ready.wait(name, "gone")
     print(json.dumps(found))
 

@@ -55,6 +55,26 @@ def test_a_lock_keeps_another_out_and_leaves_no_file(tmp_path: Path, clock: Manu
         pass
 
 
+@pytest.mark.parametrize("name", ["device-gpu-0", "hardware-00112233"])
+def test_the_file_of_a_lock_of_hardware_stays_until_the_next_start(
+    tmp_path: Path, clock: ManualClock, name: str
+) -> None:
+    """It is used again and again, and to make a file anew takes longer than to open it."""
+    locks = manual(tmp_path, clock)
+    path = tmp_path / "locks" / f"{name}.lock"
+    with locks.locked([name], until=0, purpose="setting up"):
+        inode = path.stat().st_ino
+    with locks.locked([name], until=0, purpose="resetting"):
+        assert path.stat().st_ino == inode
+        with (
+            pytest.raises(Temporary, match=f"process {os.getpid()}, resetting;"),
+            locks.locked([name], until=clock(), purpose="x"),
+        ):
+            raise AssertionError("both hold it")
+    locks.clear_leftovers()
+    assert not path.exists()
+
+
 def test_when_one_of_several_is_taken_none_is_kept(tmp_path: Path, clock: ManualClock) -> None:
     locks = manual(tmp_path, clock)
     with locks.locked(["b"], until=0, purpose="x"):

@@ -50,6 +50,18 @@ class Bench:
         self.begun.append(run)
         return self.joined.append
 
+    def connect(self) -> None:
+        """Let the calls of the node tell the follower, and ask it."""
+        node = self.node
+        node.parts = replace(
+            node.parts,
+            reserved=self.follower.reserved,
+            unwatched=self.follower.unwatched,
+            followed=self.follower.followed,
+            catch_up=self.follower.catch_up,
+        )
+        node.prepare_claims = PrepareClaims(node.parts, node.stored, node.workers)
+
     def prepare(self, *claims: Claim) -> None:
         self.api.claims += claims
         for answer in self.node.prepare(*self.node.add(*claims)).values():
@@ -103,6 +115,57 @@ def test_pods_that_join_a_claim_are_remembered_and_none_is_forgotten(bench: Benc
     assert bench.pods(SHARED) == (ONE, TWO, THREE)
     assert bench.changed == []
     assert bench.api.requests == ["find default/shared", "watch default/shared 0"]
+
+
+def test_a_pod_that_came_and_went_before_the_watch_began_is_remembered(
+    bench: Bench,
+) -> None:
+    """From the version that the prepare call has read the changes are known: here by the watch's first look."""
+    bench.connect()
+    bench.prepare(replace(SHARED, resource_version="3"))
+    bench.api.claims = (replace(_with(SHARED), resource_version="7"),)
+    bench.api.claim_past.append(ClaimEvent("MODIFIED", "5", _with(SHARED, TWO)))
+    bench.api.claim_past.append(ClaimEvent("MODIFIED", "7", _with(SHARED)))
+    bench.watch()
+    assert bench.pods(SHARED) == (ONE, TWO)
+    assert bench.api.requests[:2] == ["find default/shared", "changes default/shared 3"]
+
+
+@pytest.mark.parametrize("claim", [SHARED, a_claim("made")], ids=["shared", "of a template"])
+def test_a_claim_that_ends_before_its_watch_began_is_asked_for_its_pods(
+    bench: Bench, node: LocalNode, claim: Claim
+) -> None:
+    follower = bench.follower
+    bench.connect()
+    [one] = claim.reserved_for
+    bench.prepare(replace(claim, resource_version="3"))
+    assert follower.unwatched(claim.ref)
+    node.add(replace(_with(claim, one), resource_version="7"))
+    bench.api.claim_past.append(ClaimEvent("MODIFIED", "5", _with(claim, one, TWO)))
+    bench.api.claim_past.append(ClaimEvent("MODIFIED", "7", _with(claim, one)))
+    node.presences[TWO] = Alive("its cgroup has processes")
+    assert UnprepareClaims(node.parts)([claim.ref]) == {claim.ref.uid: None}
+    row = node.parts.row(claim.ref.uid)
+    assert row is not None, "given back while a pod runs that came and went unseen"
+    assert row.users.pods == (one, TWO)
+    follower.once()
+    assert not follower.unwatched(claim.ref)
+
+
+def test_a_claim_that_is_prepared_anew_during_a_look_stays_unwatched(bench: Bench) -> None:
+    follower = bench.follower
+    bench.connect()
+    bench.prepare(replace(SHARED, resource_version="3"))
+
+    def start(_run: Callable[[], None]) -> Callable[[float], None]:
+        follower.reserved(replace(SHARED, resource_version="9"))
+        return bench.joined.append
+
+    follower._start = start
+    follower.once()
+    assert follower.unwatched(SHARED.ref)
+    follower.once()
+    assert not follower.unwatched(SHARED.ref)
 
 
 def test_a_template_s_claim_that_another_pod_names_is_followed_too(bench: Bench) -> None:
@@ -388,50 +451,41 @@ def test_an_api_server_that_is_away_is_not_asked_about_each_claim(
     assert len(bench.api.requests) == 5
 
 
-def test_the_follower_looks_when_a_claim_came_or_went_and_now_and_then(bench: Bench) -> None:
+def test_the_follower_looks_when_the_node_is_quiet_and_now_and_then(bench: Bench) -> None:
     stop = Event()
     looks: list[int] = []
+
+    def news(event: DriverEvent) -> Callable[[], None]:
+        return lambda: bench.follower(event)
+
+    def passed(seconds: float) -> Callable[[], None]:
+        return lambda: bench.clock.sleep(seconds)
+
+    nearly = follow.SETTLE_SECONDS / 2
+    prepared = news(ClaimPrepared(SHARED.ref, 0.1))
     steps = iter(
         [
-            lambda: bench.follower(Leading(leads=True)),  # not its business
-            lambda: bench.follower(ClaimPrepared(SHARED.ref, 0.1)),
-            lambda: bench.follower(Recovered(0, 0, 0)),  # a sweep may have adopted claims
-            lambda: None,
-            lambda: bench.clock.sleep(follow.LOOK_SECONDS),
-            stop.set,
+            (news(Leading(leads=True)), passed(follow.SETTLE_SECONDS)),  # not its business
+            (prepared, passed(nearly)),
+            (passed(nearly),),  # quiet
+            (news(Recovered(0, 0, 0)), passed(follow.SETTLE_SECONDS)),  # a sweep may adopt claims
+            *((prepared, passed(nearly)) for _ in range(11)),  # never quiet, but not for ever
+            (passed(follow.LOOK_SECONDS - nearly),),
+            (passed(nearly),),
+            (stop.set,),
         ]
     )
 
-    def wait(_woken: Event, _seconds: float) -> bool:
+    def wait(event: Event, _seconds: float) -> bool:
+        assert event is stop
         looks.append(len(bench.begun))
-        next(steps)()
+        for step in next(steps):
+            step()
         return False
 
-    bench.prepare(SHARED)
-    bench.node.unprepare(SHARED.ref)
-    real = bench.follower.once
-    bench.follower.once = lambda: (bench.begun.append(lambda: None), real())[1]  # type: ignore[method-assign]
+    bench.follower.once = lambda: bench.begun.append(lambda: None)  # type: ignore[method-assign]
     bench.follower.run(stop, wait=wait)
-    assert looks == [1, 1, 2, 3, 3, 4]  # one look for each news
-
-
-@pytest.mark.parametrize(("takes", "rests"), [(0.02, 0.2), (60, follow.MOST_REST_SECONDS)])
-def test_after_a_look_at_many_claims_nobody_looks_for_ten_times_as_long(
-    bench: Bench, takes: float, rests: float
-) -> None:
-    """A look reads every row, and each claim that is prepared or released asks for one."""
-    stop = Event()
-    waits: list[tuple[bool, float]] = []
-
-    def wait(event: Event, seconds: float) -> bool:
-        waits.append((event is stop, seconds))
-        if event is not stop:
-            stop.set()
-        return False
-
-    bench.follower.once = lambda: bench.clock.sleep(takes)  # type: ignore[method-assign]
-    bench.follower.run(stop, wait=wait)
-    assert [(own, pytest.approx(seconds)) for own, seconds in waits][:1] == [(True, rests)]
+    assert looks == [1, 1, 1, 2, 3, *[3] * 9, 4, 4, 5, 5]
 
 
 def test_a_state_that_cannot_be_read_is_logged_and_read_again(bench: Bench) -> None:
@@ -446,9 +500,9 @@ def test_a_state_that_cannot_be_read_is_logged_and_read_again(bench: Bench) -> N
         real()
         stop.set()
 
-    def wait(woken: Event, _seconds: float) -> bool:
-        woken.set()
-        return True
+    def wait(_stop: Event, _seconds: float) -> bool:
+        bench.clock.sleep(follow.LOOK_SECONDS)
+        return False
 
     bench.follower.once = once  # type: ignore[method-assign]
     with capture_logs() as lines:
