@@ -156,7 +156,7 @@ def test_a_device_of_another_driver_is_never_nearer() -> None:
 def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, list[str]]]:
     wanted = request()
     wanted["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
-    found, fleet = explained(state(resource_slice(listed)), claim(wanted))
+    found, _ = explained(state(resource_slice(listed)), claim(wanted))
     return [
         (
             proposal.what,
@@ -166,7 +166,7 @@ def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, l
                 for one in asked.body.selectors
             ],
         )
-        for proposal in from_errors(found, list(fleet.devices.values()))
+        for proposal in from_errors(found)
     ]
 
 
@@ -202,7 +202,7 @@ def test_a_selector_of_a_class_is_corrected_in_the_class() -> None:
         listed = list(fleet.devices.values())
         near = nearest(found, listed)
         assert bool(near.parts) is miss
-        first = next(from_miss(found, found.request, near) if miss else from_errors(found, listed))
+        first = next(from_miss(found, found.request, near) if miss else from_errors(found))
         (selector,) = first.classes["broken"].spec.selectors
         assert (first.what, first.kind, first.claim.spec) == (
             right,
