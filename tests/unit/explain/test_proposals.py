@@ -104,6 +104,20 @@ def test_an_amount_is_lowered_to_what_the_policy_of_the_device_allows() -> None:
     assert proposals(state(unasked), asking(cores="1")) == []
 
 
+def test_above_the_maximum_of_the_policy_what_is_left_is_proposed() -> None:
+    policy = {"validRange": {"min": "10Gi", "max": "60Gi", "step": "10Gi"}, "default": "10Gi"}
+    capacity = {"memory": {"value": "80Gi", "requestPolicy": policy}}
+    shared = one(capacity=capacity, allowMultipleAllocations=True)
+    some = holder("gpu-0", shareID="s", consumedCapacity={"memory": "50Gi"})
+    assert proposals(state(shared, some), asking(memory="70Gi")) == [
+        ("request gpu of claim ns/mine: ask for memory 30Gi instead of 70Gi", ())
+    ]
+    rest = holder("gpu-0", shareID="s", consumedCapacity={"memory": "80Gi"})
+    assert proposals(state(shared, rest), asking(memory="70Gi")) == [
+        ("request gpu of claim ns/mine: do not ask for memory", ())
+    ]
+
+
 def test_claims_in_the_way_are_ended() -> None:
     assert proposals(state(one(), holder("gpu-0")), request()) == [("", ("ns/holder",))]
     parts = state(*counters(2), holder("gpu-0"))
