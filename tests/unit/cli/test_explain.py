@@ -281,7 +281,7 @@ def test_a_mistake_in_a_directory_is_told_with_its_file(tmp_path: Path, capsys) 
     folder.mkdir()
     (folder / "a.yaml").write_text(json.dumps(claim("right", "1Gi")))
     wrong = claim("wrong", "1Gi")
-    wrong["spec"]["devices"]["requets"] = []
+    wrong["spec"]["devices"]["wanted"] = []
     (folder / "b.yaml").write_text(json.dumps(wrong))
     assert ask(tmp_path, "-f", str(folder)) == 2
     told = capsys.readouterr().err
