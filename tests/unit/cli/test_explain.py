@@ -275,7 +275,7 @@ def test_a_manifest_that_is_not_there_is_told_first_and_alone(tmp_path: Path, ca
     )
 
 
-@pytest.mark.usefixtures("nowhere")
+@pytest.mark.usefixtures("cluster")
 def test_a_mistake_in_a_directory_is_told_with_its_file(tmp_path: Path, capsys) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
@@ -289,6 +289,7 @@ def test_a_mistake_in_a_directory_is_told_with_its_file(tmp_path: Path, capsys) 
     assert "a.yaml" not in told
 
 
+@pytest.mark.usefixtures("nowhere")
 def test_a_record_that_is_not_there_is_told_in_plain_words(tmp_path: Path, capsys) -> None:
     file = str(tmp_path / "nope")
     told = f"dra-driver: cannot read the record {file}: there is no such file; `dra-driver record` writes one\n"
