@@ -85,7 +85,7 @@ def _command(program: str, command: str, line: CommandLine) -> Iterator[str]:
 
 def _options(line: CommandLine) -> Iterator[str]:
     for one in line.arguments:
-        if one.option_strings:
+        if one.option_strings and one.help != argparse.SUPPRESS:
             flags = ", ".join(f"\\fB{_text(flag)}\\fR" for flag in one.option_strings)
             value = "" if one.nargs == 0 else f" \\fI{_value(one)}\\fR"
             yield from (".TP", flags + value, _help(one))

@@ -2,6 +2,7 @@
 """Which arguments does each subcommand of `kubectl dra` have?"""
 
 import argparse
+from typing import NoReturn
 
 from dra_driver.cli.arguments import (
     EXPLAIN_SECONDS,
@@ -27,6 +28,29 @@ _NAMESPACES = {
     "claims": "namespace (default: the namespace of the context, or `default`)",
     "usage": "only claims of this namespace (default: all)",
 }
+_LABELS = {
+    "devices": "only devices of claims with",
+    "claims": "only claims with",
+    "usage": "only claims with",
+}
+_NO_NAMESPACE = (
+    "what is free belongs to no namespace and to no claim, so {flag} chooses nothing: leave it out; "
+    "`kubectl dra devices {flag} …` shows the devices that claims have"
+)
+
+
+class _HasNone(argparse.Action):
+    """An argument of the other commands, which has no meaning for this one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        _namespace: argparse.Namespace,
+        _values: object,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        """End the process, and say why."""
+        parser.error(_NO_NAMESPACE.format(flag=option_string))
 
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
@@ -68,17 +92,22 @@ def _add_overview(command: str, parser: argparse.ArgumentParser) -> None:
         )
     if command in _NAMESPACES:
         parser.add_argument("-n", "--namespace", default="", help=_NAMESPACES[command])
-    if command in ("claims", "usage"):
+    if command in _NAMESPACES:
         parser.add_argument(
-            "-A", "--all-namespaces", action="store_true", help="the claims of all namespaces"
+            "-A", "--all-namespaces", action="store_true", help=f"the {command} of all namespaces"
         )
         parser.add_argument(
             "-l",
             "--selector",
             default="",
             metavar="LABELS",
-            help="only claims with these labels, for example app=train,tier!=test",
+            help=f"{_LABELS[command]} these labels, for example app=train,tier!=test",
         )
+    else:
+        for flags in (("-n", "--namespace"), ("-A", "--all-namespaces"), ("-l", "--selector")):
+            parser.add_argument(
+                *flags, action=_HasNone, nargs="?", dest="has_none", help=argparse.SUPPRESS
+            )
     parser.add_argument("--node", default="", metavar="NAME", help="only devices of this node")
     parser.add_argument("--driver", default="", metavar="NAME", help="only devices of this driver")
     add_output(parser, wide=_WIDE[command])

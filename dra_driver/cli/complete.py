@@ -182,9 +182,10 @@ def _flags(line: CommandLine) -> list[Candidate]:
     """Return the flags with their help; the short form only of what has no long one."""
     found = []
     for action in line.arguments:
+        if action.help == argparse.SUPPRESS:
+            continue
         long = [flag for flag in action.option_strings if flag.startswith("--")]
-        about = action.help if action.help != argparse.SUPPRESS else ""
-        found += [(flag, _first(about or "")) for flag in long or action.option_strings]
+        found += [(flag, _first(action.help or "")) for flag in long or action.option_strings]
     return found
 
 

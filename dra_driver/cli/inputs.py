@@ -31,8 +31,8 @@ RECORD_COSTS = 16
 LEAST_FOR_A_RECORD = 64 * 1024 * 1024
 
 
-def manifests(names: Sequence[str], *, recursive: bool = False) -> tuple[object, ...]:
-    """Read all files, and return the documents that matter for pods and devices. Raises Permanent if a file cannot be read.
+def manifests(names: Sequence[str], *, recursive: bool = False) -> tuple[tuple[str, object], ...]:
+    """Read all files, and return the documents that matter for pods and devices, each with its file. Raises Permanent if a file cannot be read.
 
     Of a directory, the files are read that kubectl would read; with `recursive` also those of its subdirectories.
     """
@@ -42,7 +42,7 @@ def manifests(names: Sequence[str], *, recursive: bool = False) -> tuple[object,
             kept.read(name, matters)
         except BadDocument as error:
             raise Permanent(f"cannot read the manifest {name}: {error}") from error
-    return tuple(document.content for _, _, document in kept.found)
+    return tuple((name, document.content) for name, _, document in kept.found)
 
 
 def files(names: Sequence[str], *, recursive: bool = False) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Question:
 
     chosen: argparse.Namespace
     asked: Asked
-    _documents: tuple[object, ...] | None = field(default=None, init=False)
+    _documents: tuple[tuple[str, object], ...] | None = field(default=None, init=False)
     _added: NewNode | None = field(default=None, init=False)
     """The node of --add-node."""
     _target: cluster.Target | None = field(default=None, init=False)
@@ -105,7 +105,13 @@ class Question:
         added = self._added
         if self.asked.from_files:
             source = ", ".join(self.chosen.filename)
-            manifests = ManifestSubject(self._documents or (), self.namespace, source)
+            read = self._documents or ()
+            manifests = ManifestSubject(
+                tuple(content for _, content in read),
+                self.namespace,
+                source,
+                tuple(name for name, _ in read),
+            )
             return explain(
                 state, manifests, node=node, cancelled=cancelled, recorded=recorded, added=added
             )

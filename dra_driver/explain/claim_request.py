@@ -19,6 +19,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM
 
 ALL = "All"
 Body = ExactDeviceRequest | DeviceSubRequest
@@ -43,8 +44,12 @@ class ClaimRequest:
 
     @property
     def place(self) -> str:
-        """The request and its claim, as the report names them."""
-        return f"request {self.name} of claim {full_name(self.claim.metadata)}"
+        """The request and its claim, as the report names them. The claim for extended resources has no name that a user knows."""
+        metadata = self.claim.metadata
+        if EXTENDED_RESOURCE_CLAIM not in (metadata.annotations or {}):
+            return f"request {self.name} of claim {full_name(metadata)}"
+        pods = (f"{metadata.namespace}/{one.name}" for one in metadata.owner_references or ())
+        return f"request {self.name} for the extended resources of pod {', '.join(pods)}"
 
     @property
     def all_devices(self) -> bool:

@@ -71,6 +71,14 @@ def taint_text(taint: DeviceTaint) -> str:
     return f"{taint.key}{value}:{taint.effect}"
 
 
+def state_for(fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes) -> "DeviceState":
+    """Return the checks for the request; the same for all requests of the cluster that only differ in what they select."""
+    body = request.body
+    asked = msgspec.json.encode((body.capacity, body.tolerations))
+    key = (DeviceState, nodes, asked, request.all_devices, request.admin_access)
+    return fleet.shared(key, lambda: DeviceState(fleet, request, nodes))
+
+
 class DeviceState:
     """Checks devices for one request; `nodes` are the nodes that the report is about."""
 
@@ -80,6 +88,16 @@ class DeviceState:
         self._nodes = nodes
         requests = request.body.capacity.requests if request.body.capacity else None
         self._capacity = {name: amount(text) for name, text in (requests or {}).items()}
+        self._known: dict[SliceDevice, tuple[Verdict, ...]] = {}
+        self._same: dict[tuple[Verdict, ...], tuple[Verdict, ...]] = {}
+
+    def all_reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
+        """Return all reasons against the device; the same tuple for devices with the same reasons."""
+        known = self._known.get(device)
+        if known is None:
+            found = tuple(self.reasons(device))
+            known = self._known[device] = self._same.setdefault(found, found)
+        return known
 
     def reasons(self, device: SliceDevice) -> Iterator[Verdict]:
         """Yield the reasons against the device. Reasons that stay longest come first: a pool or a node before a claim or a taint."""
@@ -157,8 +175,7 @@ class DeviceState:
             return
         name = exhausted_capacity(consumed, device.capacity, taken)
         if name is not None:
-            whole = device.capacity[name]
-            left = Quantity(max(whole.nanos - taken.get(name, 0), 0), whole.format)
+            left = self._fleet.left_of(device, name)
             users = self._named(self._fleet.holders_of(device.id))
             yield CapacityConsumed(name, str(consumed[name]), str(left), *users)
 

@@ -42,17 +42,47 @@ class EquivalentNodes:
         return self.nodes[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The `attributes` that constraints compare; `everything`: attributes are derived from any of them."""
+
+    attributes: tuple[str, ...]
+    everything: bool
+
+    @classmethod
+    def by(cls, requests: Sequence[ClaimRequest]) -> "Compared":
+        """Return what the claims of these requests compare."""
+        derived = any(one.body.derived_attributes for one in requests)
+        return cls(tuple(sorted(_compared(requests))), derived)
+
+
+def equivalence_for(
+    fleet: Fleet,
+    nodes: DeviceNodes,
+    answers: Sequence[SelectorAnswers],
+    requests: Sequence[ClaimRequest],
+) -> "NodeEquivalence":
+    """Return the groups for these requests, with their answers; the same for all pods that ask for the same."""
+    compared, distinct = Compared.by(requests), tuple(dict.fromkeys(answers))
+    key = (NodeEquivalence, nodes, distinct, compared)
+    return fleet.shared(key, lambda: NodeEquivalence(fleet, nodes, distinct, compared))
+
+
 class NodeEquivalence:
     """Groups nodes by those properties of their devices on which the answer for the requests depends."""
 
     def __init__(
-        self, fleet: Fleet, nodes: DeviceNodes, requests: Sequence[SelectorAnswers]
+        self,
+        fleet: Fleet,
+        nodes: DeviceNodes,
+        answers: Sequence[SelectorAnswers],
+        compared: Compared,
     ) -> None:
         self._fleet = fleet
         self._device_nodes = nodes
-        self._requests = requests
-        self._attributes = sorted(_compared([one.request for one in requests]))
-        self._everything = any(one.request.body.derived_attributes for one in requests)
+        self._requests = answers
+        self._compared = compared
+        self._groups: dict[object, list[EquivalentNodes]] = {}
         self._numbers: dict[object, int] = {}
         self._own: dict[str, list[SliceDevice]] = {name: [] for name in nodes.nodes}
         self._shared: dict[frozenset[str] | None, list[SliceDevice]] = {}
@@ -74,6 +104,12 @@ class NodeEquivalence:
 
     def groups(self, extra: Mapping[str, object]) -> list[EquivalentNodes]:
         """Return the groups of equivalent nodes. Nodes are only in one group if their values in `extra` (by node name) are equal."""
+        key = tuple(extra.items())
+        if key not in self._groups:
+            self._groups[key] = self._grouped(extra)
+        return self._groups[key]
+
+    def _grouped(self, extra: Mapping[str, object]) -> list[EquivalentNodes]:
         groups: dict[Signature, EquivalentNodes] = {}
         shared = {nodes: self._signature(found) for nodes, found in self._shared.items()}
         for name, node in self._device_nodes.nodes.items():
@@ -175,8 +211,8 @@ class NodeEquivalence:
 
     def _look(self, device: SliceDevice) -> object:
         published, held = device.device, self._fleet.held
-        attributes: object = published.attributes if self._everything else None
-        compared = [device.attribute(name) for name in self._attributes]
+        attributes: object = published.attributes if self._compared.everything else None
+        compared = [device.attribute(name) for name in self._compared.attributes]
         rest = (
             device.slice.spec.skip_node_operations,
             device.slice.spec.per_device_node_selection,
@@ -202,12 +238,10 @@ def _is_for(part: PoolSlice, node: Node) -> bool:
         return True  # the search fails there
 
 
-def _compared(requests: Sequence[ClaimRequest]) -> set[str]:
+def _compared(requests: Sequence[ClaimRequest]) -> frozenset[str]:
     """Return the attributes that constraints compare."""
-    found: set[str] = set()
-    for request in requests:
-        for constraint in request.claim.spec.devices.constraints or ():
-            name = constraint.match_attribute or constraint.distinct_attribute
-            if name:
-                found.add(name)
-    return found
+    constraints = (
+        one for request in requests for one in request.claim.spec.devices.constraints or ()
+    )
+    names = (one.match_attribute or one.distinct_attribute for one in constraints)
+    return frozenset(name for name in names if name)

@@ -52,14 +52,20 @@ class Limits:
 
 
 class Explanation:
-    """The steps for one subject; each runs when its result is first read. Raises Permanent if the node in `limits` does not exist."""
+    """The steps for one subject; each runs when its result is first read.
 
-    def __init__(self, subject: Resolved, limits: Limits) -> None:
+    `fleet` is that of another subject; if it is of the same cluster, both share it. Raises Permanent if the node in `limits` does not
+    exist.
+    """
+
+    def __init__(self, subject: Resolved, limits: Limits, fleet: Fleet | None = None) -> None:
         self._subject = subject
         self._limits = limits
         state = subject.state
         only = [node_named(state, limits.node)] if limits.node else None
-        self.facts = Facts(subject, Fleet(state), only, limits.stop)
+        if fleet is None or fleet.state is not state:
+            fleet = Fleet(state)
+        self.facts = Facts(subject, fleet, only, limits.stop)
 
     @cached_property
     def _requests(self) -> list[RequestExplained]:

@@ -66,15 +66,14 @@ def nearest(
     """
     best: Miss | None = None
     seen: set[object] = set()
-    for device in devices:
-        # Devices with the same false conditions and equally costly other reasons have the same distance. A large fleet has few kinds
-        # of them, and the first device of each is enough.
-        judgement = explained.answers.judged(device)
-        key = (id(judgement), *map(cost_of, explained.reasons(device)[len(judgement.verdicts) :]))
+    for kind in explained.kinds(devices):
+        # Devices with the same false conditions and equally costly other reasons have the same distance. A large fleet has few of
+        # these, and the first device of each is enough.
+        key = (id(kind.judgement), *map(cost_of, kind.others))
         if key in seen:
             continue
         seen.add(key)
-        miss = missed(explained, device)
+        miss = missed(explained, kind.devices[0])
         if free and miss.others:
             continue
         if miss.reasons and (best is None or miss.distance < best.distance):

@@ -2,7 +2,7 @@
 """No device of the cluster passes the selectors: which of their conditions are the cause?"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dra_driver.allocator.devices import SliceDevice
@@ -13,7 +13,8 @@ from dra_driver.cel.reasons.similar import meant
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
-from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
+from dra_driver.explain.reasons import DeviceKind, RequestExplained
+from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers, values_at
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
 
 SHOWN_VALUES = 6
@@ -33,17 +34,25 @@ class _Blamed:
 
 
 def never_matches(
-    fleet: Fleet, answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss
+    explained: RequestExplained, devices: Sequence[SliceDevice], miss: Miss
 ) -> Iterator[Verdict]:
     """Yield why no device on any node passes the selectors; `miss` is the nearest device."""
+    answers, fleet = explained.answers, explained.fleet
     driver = _absent_driver(fleet, answers)
     if driver:
         yield DriverPublishesNothing(driver, meant(driver, sorted(fleet.drivers)))
         return
-    ours = answers.meant(devices)
-    blamed = _blamed(answers, ours, miss)
+    kinds = explained.kinds(devices)
+    meant_kinds = [one for one in kinds if not answers.foreign(one.devices[0])] or kinds
+    blamed = _blamed(meant_kinds, miss)
+    ours = [device for one in meant_kinds for device in one.devices]
     driver = miss.device.id.driver
-    found = [_found(one, ours, driver, alone=len(blamed) == 1) for one in blamed]
+    alone = len(blamed) == 1
+
+    def values(path: DevicePath) -> Counter[str]:
+        return explained.shared((Counter, path), devices, lambda: _values(fleet, path, ours))
+
+    found = [_found(one, values, driver, alone=alone) for one in blamed]
     first, *others = blamed
     yield SelectorNeverMatches(
         first.selector.source,
@@ -56,17 +65,17 @@ def never_matches(
     )
 
 
-def _blamed(answers: SelectorAnswers, devices: Sequence[SliceDevice], miss: Miss) -> list[_Blamed]:
+def _blamed(kinds: Sequence[DeviceKind], miss: Miss) -> list[_Blamed]:
     """Return a small set of conditions of which every device fails at least one: always take the one that most devices fail.
 
     If all devices fail the same condition, the set has only this one.
     """
     known = {_key(*one): one for one in miss.parts}
     left: Counter[frozenset[_Key]] = Counter()
-    for device in devices:
-        parts = {_key(*one): one for one in answers.judged(device).parts}
+    for kind in kinds:
+        parts = {_key(*one): one for one in kind.judgement.parts}
         known = {**parts, **known} if parts.keys() - known.keys() else known
-        left[frozenset(parts)] += 1
+        left[frozenset(parts)] += len(kind.devices)
     order = {key: place for place, key in enumerate(known)}
     found: list[_Blamed] = []
     while left:
@@ -84,14 +93,14 @@ def _key(selector: RequestSelector, false: FalseCondition) -> _Key:
 
 
 def _found(
-    blamed: _Blamed, devices: Sequence[SliceDevice], driver: str, *, alone: bool
+    blamed: _Blamed, values_of: Callable[[DevicePath], Counter[str]], driver: str, *, alone: bool
 ) -> tuple[str, str]:
-    """Return the values that the devices have instead, and a hint which value the author may have meant."""
+    """Return the values that the devices have instead, and a hint which value the author may have meant; `alone`: no other is blamed."""
     false = blamed.false
     if false.path is None:
         found = false.found if alone else f"{false.part} is false for {blamed.count:,}"
         return found, false.hint
-    values = _values(false.path, devices)
+    values = values_of(false.path)
     names = [value for value, _ in values.most_common(MOST_NAMES)]
     hints = [hint for text in false.wanted if (hint := meant(text, names))]
     return f"{false.path.shown(driver)} is {_listed(values)}", hints[0] if hints else false.hint
@@ -117,13 +126,17 @@ def _driver_wanted(part: Expr) -> str:
     return ""
 
 
-def _values(path: DevicePath, devices: Sequence[SliceDevice]) -> Counter[str]:
+def _values(fleet: Fleet, path: DevicePath, devices: Sequence[SliceDevice]) -> Counter[str]:
     """Count the devices for each value that they publish at a path, without the devices that publish none."""
-    return Counter(
-        text
-        for device in devices
-        if (text := shown(value_at(path, device.id.driver, device.device)))
-    )
+    numbers = values_at(fleet, (path,))
+    examples = {numbers.of(device): device for device in devices}
+    found: Counter[str] = Counter()
+    for number, count in Counter(map(numbers.of, devices)).items():
+        example = examples[number]
+        text = shown(value_at(path, example.id.driver, example.device))
+        if text:
+            found[text] += count
+    return found
 
 
 def _listed(values: Counter[str]) -> str:

@@ -15,13 +15,13 @@ from dra_driver.allocator.failures import ConstraintViolated, PoolUnusable
 from dra_driver.explain import conflict
 from dra_driver.explain.claim_request import requests_in
 from dra_driver.explain.counting import unserved
-from dra_driver.explain.equivalence import EquivalentNodes, NodeEquivalence
+from dra_driver.explain.equivalence import EquivalentNodes, NodeEquivalence, equivalence_for
 from dra_driver.explain.facts.claim_problems import MALFORMED
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import NodeGroup
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.selector_answers import SelectorAnswers
+from dra_driver.explain.selector_answers import answers_for
 from dra_driver.explain.trial import TrialResult, try_on
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
@@ -87,7 +87,7 @@ def try_all(facts: Facts, equivalence: NodeEquivalence) -> list[TriedNodes]:
     """Try the claims on every node of the facts, once for equivalent nodes."""
     extra = {name: (one.lacking, one.ruled_out) for name, one in facts.on.items()}
     pod = facts.subject.pod
-    filters = facts.pod_filters(pod, facts.fleet.state.pods) if pod else None
+    filters = facts.pod_filters(pod, facts.fleet.used) if pod else None
     found: list[TriedNodes] = []
     for group in equivalence.groups(extra):
         on = facts.on[group.example.metadata.name]
@@ -113,7 +113,7 @@ class NodesExplained:
         self._requests = requests
         self.count = len(facts.nodes.nodes)
         looks = [one.answers for one in requests]
-        self._equivalence = NodeEquivalence(facts.fleet, facts.nodes, looks)
+        self._equivalence = equivalence_for(facts.fleet, facts.nodes, looks, facts.requests)
         self.tried = try_all(facts, self._equivalence)
         self._conflicts = 0
         self._found: list[Sequence[conflict.ClaimPart]] = []
@@ -175,8 +175,9 @@ class NodesExplained:
         if not stopping and everywhere is not None:
             fleet = everywhere.fleet
             stop = everywhere.stop
-            looks = [SelectorAnswers(fleet, request, stop) for request in everywhere.requests]
-            equivalence = NodeEquivalence(fleet, everywhere.nodes, looks)
+            asked = everywhere.requests
+            looks = [answers_for(fleet, request, stop) for request in asked]
+            equivalence = equivalence_for(fleet, everywhere.nodes, looks, asked)
             stopping = [one for one in try_all(everywhere, equivalence) if one.stops_the_pod]
         return next((one.result.error for one in stopping), "")
 

@@ -17,6 +17,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
 from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest
 from dra_driver.explain.device_state import taint_text
+from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
 from dra_driver.explain.names import full_name
 from dra_driver.explain.nodes import TriedNodes
@@ -126,7 +127,7 @@ def _removing(
         if users:
             ended.update(dict.fromkeys(users))
             continue
-        edit = _edit(body, reason, miss.device)
+        edit = _edit(explained.fleet, body, reason, miss.device)
         if edit is None:
             return
         edits.append(edit)
@@ -175,9 +176,9 @@ def rewritten(
     )
 
 
-def from_errors(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iterator[Proposal]:
+def from_errors(explained: RequestExplained) -> Iterator[Proposal]:
     """Yield changes of the request and its class that remove the run-time errors of their selectors."""
-    for corrects, change in without_errors(explained, devices):
+    for corrects, change in without_errors(explained):
         yield rewritten(explained, explained.request, change, "correct" if corrects else "edit")
 
 
@@ -202,7 +203,7 @@ def other_class(request: ClaimRequest, name: str) -> Proposal:
     )
 
 
-def _edit(body: Body, reason: Verdict, device: SliceDevice) -> Edit | None:
+def _edit(fleet: Fleet, body: Body, reason: Verdict, device: SliceDevice) -> Edit | None:
     if isinstance(reason, Tainted):
         taints = device.device.taints or ()
         return _tolerate(
@@ -212,7 +213,12 @@ def _edit(body: Body, reason: Verdict, device: SliceDevice) -> Edit | None:
         name = _missing_capacity(body, device) if not reason.has else reason.capacity
         if reason.near:
             return _renamed(body, name, reason.near)
-        return _lower(body, name, _permitted(device, name, (reason.has, reason.needed)))
+        most = [reason.has, reason.needed]
+        if (
+            name in device.capacity
+        ):  # the policy allows less than the device has, and other claims may have a part of it
+            most.append(str(fleet.left_of(device, name)))
+        return _lower(body, name, _permitted(device, name, most))
     if isinstance(reason, CapacityConsumed):
         name = reason.capacity
         return _lower(body, name, _permitted(device, name, (reason.left, reason.needed)))

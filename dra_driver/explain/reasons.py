@@ -5,17 +5,20 @@ The search stops at the first reason against a device, and at the first device t
 devices: it groups devices by their reason, and the device with the fewest reasons shows what to change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.explain.claim_request import ClaimRequest
-from dra_driver.explain.device_state import DeviceState, features_off
+from dra_driver.explain.device_state import features_off, state_for
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.selector_answers import SelectorAnswers
+from dra_driver.explain.selector_answers import Judgement, answers_for
 from dra_driver.explain.verdict import Verdict
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(slots=True)
@@ -24,6 +27,20 @@ class ReasonGroup:
 
     reason: Verdict | None
     devices: list[SliceDevice] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeviceKind:
+    """Devices with the same answers of the selectors, and the same `others`: reasons against them other than selectors."""
+
+    judgement: Judgement
+    others: tuple[Verdict, ...]
+    devices: list[SliceDevice] = field(default_factory=list)
+
+    @property
+    def reasons(self) -> tuple[Verdict, ...]:
+        """All reasons against the devices, false selectors first; () if there is none."""
+        return (*self.judgement.verdicts, *self.others)
 
 
 class RequestExplained:
@@ -39,39 +56,60 @@ class RequestExplained:
         self.fleet = fleet
         self.may_be_none = request.all_devices and fleet.rules.all_may_be_none
         """Whether the request is served although no device matches it."""
-        self.answers = SelectorAnswers(fleet, request, stop)
+        self.answers = answers_for(fleet, request, stop)
         self.problems: tuple[Verdict, ...] = (
             *features_off(fleet, request),
             *self.answers.problems,
         )
-        self._state = DeviceState(fleet, request, nodes)
-        self._known: dict[SliceDevice, tuple[Verdict, ...]] = {}
+        self._state = state_for(fleet, request, nodes)
 
     def reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
         """Return all reasons against the device, false selectors first; () if there is none."""
-        known = self._known.get(device)
-        if known is None:
-            # Without more reasons it is the same tuple for all equal devices: a large fleet would have 100,000 of them.
-            known = self.answers.judged(device).verdicts
-            more = tuple(self._state.reasons(device))
-            if more:
-                known = (*known, *more)
-            self._known[device] = known
-        return known
+        selected = self.answers.judged(device).verdicts
+        others = self._state.all_reasons(device)
+        return (*selected, *others) if selected and others else selected or others
 
     def first(self, device: SliceDevice) -> Verdict | None:
         """Return the first reason, as the report shows it for a group of devices; None if there is no reason."""
         reasons = self.reasons(device)
         return self.answers.in_brief(reasons[0]) if reasons else None
 
+    def kinds(self, devices: Sequence[SliceDevice]) -> Sequence[DeviceKind]:
+        """Return the devices by all their reasons, in the order of the first device of each kind."""
+        return self.shared(DeviceKind, devices, lambda: self._kinds(devices))
+
+    def shared(
+        self, what: Hashable, devices: Sequence[SliceDevice], make: Callable[[], _Made]
+    ) -> _Made:
+        """Return what is made for these devices; if they are all devices, once for all requests that ask for the same."""
+        if devices is not self.fleet.all_devices:
+            return make()
+        return self.fleet.shared((what, self.answers, self._state), make)
+
+    def _kinds(self, devices: Sequence[SliceDevice]) -> Sequence[DeviceKind]:
+        judged, others = self.answers.judged, self._state.all_reasons
+        found: dict[tuple[int, int], DeviceKind] = {}
+        for device in devices:
+            judgement, more = judged(device), others(device)
+            key = (id(judgement), id(more))
+            kind = found.get(key)
+            if kind is None:
+                kind = found[key] = DeviceKind(judgement, more)
+            kind.devices.append(device)
+        return list(found.values())
+
 
 def grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[ReasonGroup]:
     """Group the devices by their first reason: first the devices with no reason, then the other groups, the largest first."""
+    return request.shared(ReasonGroup, devices, lambda: _grouped(request, devices))
+
+
+def _grouped(request: RequestExplained, devices: Sequence[SliceDevice]) -> list[ReasonGroup]:
     groups: dict[Verdict | None, ReasonGroup] = {}
-    for device in devices:
-        first = request.first(device)
+    for kind in request.kinds(devices):
+        first = request.first(kind.devices[0])
         group = groups.get(first)
         if group is None:
             group = groups[first] = ReasonGroup(first)
-        group.devices.append(device)
+        group.devices += kind.devices
     return sorted(groups.values(), key=lambda one: (one.reason is not None, -len(one.devices)))

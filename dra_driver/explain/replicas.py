@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.subject.wanted import numbered
 from dra_driver.explain.trial import try_on
@@ -96,7 +97,9 @@ class _Filling:
         claims = self._facts.on[node.metadata.name].claims
         for _ in range(most):
             pod = self._replicas.at(len(self.placed))
-            if self._facts.stop() or self._facts.pod_filters(pod, there).reasons(node):
+            if self._facts.stop() or self._facts.pod_filters(pod, UsedResources(there)).reasons(
+                node
+            ):
                 return
             result = try_on(self._allocator, node, claims, self._facts.stop) if claims else None
             if result is not None and not result.fits:

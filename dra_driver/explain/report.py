@@ -11,6 +11,7 @@ import msgspec
 
 from dra_driver.explain.all_pods import explain_together, no_pods, one_of
 from dra_driver.explain.explanation import Explanation, Limits
+from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.outcome import EXIT_CODES, Report
 from dra_driver.explain.readable import readable
 from dra_driver.explain.subject.lookup import node_named
@@ -60,25 +61,28 @@ def explain(
     return answer(list(resolve(state, subject, recorded=recorded)), Limits(node, cancelled, added))
 
 
-def answer(subjects: Sequence[Resolved], limits: Limits) -> Report:
-    """Return the report about what one subject means, in a cluster whose quantities can all be parsed."""
+def answer(subjects: Sequence[Resolved], limits: Limits, fleet: Fleet | None = None) -> Report:
+    """Return the report about what one subject means, in a cluster whose quantities can all be parsed.
+
+    `fleet` is shared by all that is explained in the same cluster.
+    """
     pods = [one for one in subjects if isinstance(one, ResolvedPod)]
-    report = _of_pods(pods, limits) if pods else _of_claims(subjects, limits)
+    report = _of_pods(pods, limits, fleet) if pods else _of_claims(subjects, limits, fleet)
     return _with_passed_over(report, subjects[0].passed_over)
 
 
-def _of_claims(subjects: Sequence[Resolved], limits: Limits) -> Report:
+def _of_claims(subjects: Sequence[Resolved], limits: Limits, fleet: Fleet | None) -> Report:
     """Explain claims or templates without a pod, each by itself: no pod is known that uses them together."""
     reports: list[Report] = []
     for place, one in enumerate(subjects, 1):
-        report = Explanation(one, limits).report
+        report = Explanation(one, limits, fleet).report
         if report.exit_code and len(subjects) > 1:
             return one_of(report, place, len(subjects))
         reports.append(report)
     return one_of(reports[0], 1, len(subjects)) if len(subjects) > 1 else reports[0]
 
 
-def _of_pods(subjects: Sequence[ResolvedPod], limits: Limits) -> Report:
+def _of_pods(subjects: Sequence[ResolvedPod], limits: Limits, fleet: Fleet | None) -> Report:
     """Explain each pod alone first. If each pod fits alone, explain whether all fit together."""
     subjects = [one for one in subjects if not (one.workload and one.workload.is_empty)] or subjects
     if subjects[0].workload and subjects[0].workload.is_empty:
@@ -86,7 +90,7 @@ def _of_pods(subjects: Sequence[ResolvedPod], limits: Limits) -> Report:
     if len(subjects) == 1:
         if subjects[0].workload:
             return explain_together(subjects, None, limits)
-        return Explanation(subjects[0], limits).report
+        return Explanation(subjects[0], limits, fleet).report
     first: Report | None = None
     for place, one in enumerate(subjects, 1):
         report = Explanation(after(one, one.state, 1 if one.workload else 0), limits).report

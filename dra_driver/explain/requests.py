@@ -43,13 +43,13 @@ class RequestsExplained:
         self.requests = requests
         self._nodes = nodes
         limited = len(facts.nodes.nodes) < len(facts.fleet.state.nodes)
-        self.devices = [
-            device
-            for device in facts.fleet.devices.values()
-            if not limited or facts.nodes.of(device) != frozenset()
-        ]
+        every = facts.fleet.all_devices
+        self.devices = (
+            [one for one in every if facts.nodes.of(one) != frozenset()] if limited else every
+        )
         self._misses: dict[int, Miss | None] = {}
         self._grouped: dict[int, list[ReasonGroup]] = {}
+        self._verdicts: dict[int, tuple[Verdict, ...]] = {}
 
     def reports(self, claim: ResourceClaim) -> tuple[RequestReport, ...]:
         """Return the report of each request of a claim."""
@@ -66,7 +66,7 @@ class RequestsExplained:
             return RequestReport(name=request.name, asks=str(request), verdicts=explained.problems)
         groups = self.groups(explained)
         served = self._nodes.some_fit and not self._nodes.fatal
-        verdicts = () if served else tuple(self.verdicts(explained, groups))
+        verdicts = () if served else self.verdicts(explained)
         has_fitting = any(group.reason is None for group in groups)
         miss = None if has_fitting else self.miss(explained)
         return RequestReport(
@@ -91,10 +91,17 @@ class RequestsExplained:
             self._misses[key] = nearest(explained, self.devices)
         return self._misses[key]
 
-    def verdicts(
+    def verdicts(self, explained: RequestExplained) -> tuple[Verdict, ...]:
+        """Return why the request as a whole gets no devices, found once."""
+        key = id(explained)
+        if key not in self._verdicts:
+            self._verdicts[key] = tuple(self._of_all(explained, self.groups(explained)))
+        return self._verdicts[key]
+
+    def _of_all(
         self, explained: RequestExplained, groups: Sequence[ReasonGroup]
     ) -> Iterator[Verdict]:
-        """Yield why the request as a whole gets no devices; `groups` are all devices by their first reason.
+        """Yield why the request gets no devices; `groups` are all devices by their first reason.
 
         Reasons that exclude every device come first: no devices at all, a run-time error, selectors that are false for every
         device. Last comes: each node has too few devices.
@@ -106,30 +113,31 @@ class RequestsExplained:
             if not self._fleet.state.gaps("resourceslices"):
                 yield NoDevices()
             return
-        error = self._error(explained)
+        error = self._error(explained, groups)
         if error is not None:
             yield error
         elif all_false and (miss := self.miss(explained)) is not None:
-            yield from never_matches(self._fleet, explained.answers, self.devices, miss)
+            yield from never_matches(explained, self.devices, miss)
         else:
             yield from self._too_few(explained, groups)
 
-    def _error(self, explained: RequestExplained) -> SelectorError | None:
+    def _error(
+        self, explained: RequestExplained, groups: Sequence[ReasonGroup]
+    ) -> SelectorError | None:
         """Return the run-time error that stops the pod on all nodes.
 
         If no error stops the pod: return an error only if every device has one or is excluded by a selector. None else.
         """
         stopping = self._nodes.stopping
-        devices: Iterable[SliceDevice] = self.devices
-        if stopping:
-            devices = (device for one in stopping for device in one.group.devices)
-        elif self._nodes.fatal:  # the error is on a node that the report is not about
-            devices = self._fleet.devices.values()
-        elif not all(
-            isinstance(explained.first(device), SelectorFalse | SelectorError) for device in devices
-        ):
+        if stopping or self._nodes.fatal:
+            devices: Iterable[SliceDevice] = self._fleet.all_devices
+            if stopping:  # else the error is on a node that the report is not about
+                devices = (device for one in stopping for device in one.group.devices)
+            firsts = (explained.first(device) for device in devices)
+            return next((one for one in firsts if isinstance(one, SelectorError)), None)
+        if not all(isinstance(one.reason, SelectorFalse | SelectorError) for one in groups):
             return None
-        firsts = (explained.first(device) for device in devices)
+        firsts = (explained.first(kind.devices[0]) for kind in explained.kinds(self.devices))
         return next((one for one in firsts if isinstance(one, SelectorError)), None)
 
     def _too_few(

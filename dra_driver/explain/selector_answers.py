@@ -2,25 +2,24 @@
 """What do the selectors of a request answer for each device, and which of their conditions are false?
 
 A selector can read the driver, the attributes and the capacity of a device. Devices with equal values for what the selectors read
-are evaluated once. So 10,000 devices of 3 models need as many evaluations as 3 devices.
+(`device_values`) are evaluated once. So 10,000 devices of 3 models need as many evaluations as 3 devices.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
-
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import Cancelled, Check, never
 from dra_driver.cel.errors import CompileError as BadExpression
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
-from dra_driver.cel.reasons.paths import DevicePath, value_at
+from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.reasons.similar import meant, question
 from dra_driver.cel.work import Work
 from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.device_values import DeviceValues
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.verdict import (
     ClassMissing,
@@ -79,18 +78,19 @@ class SelectorAnswers:
     """
 
     def __init__(self, fleet: Fleet, request: ClaimRequest, stop: Check = never) -> None:
-        self.request = request
+        self._body = request.body
         self._stop = stop
         self._fleet = fleet
         self.selectors: list[RequestSelector] = []
         self.problems: tuple[Verdict, ...] = tuple(self._compile_all())
-        self._paths = self._all_paths()
-        self._by_values: dict[bytes, Judgement] = {}
-        self._by_device: dict[SliceDevice, Judgement] = {}
+        self._values = values_at(fleet, self._all_paths())
+        self._judgements: dict[int, Judgement] = {}
+        self._equal: dict[Judgement, Judgement] = {}
+        self._looks: dict[int, object] = {}
         self._briefs: dict[tuple[str, int, str], SelectorFalse] = {}
 
     def _compile_all(self) -> Iterator[Verdict]:
-        body, fleet = self.request.body, self._fleet
+        body, fleet = self._body, self._fleet
         device_class = fleet.classes.get(body.device_class_name)
         if device_class is None:
             gap = fleet.state.unread("deviceclasses", body.device_class_name)
@@ -119,26 +119,23 @@ class SelectorAnswers:
         else:
             self.selectors.append(selector)
 
-    def _all_paths(self) -> list[DevicePath] | None:
+    def _all_paths(self) -> tuple[DevicePath, ...] | None:
         """Return the attributes and capacities that the selectors read; None if a selector may read any of them."""
         found: set[DevicePath] = set()
         for selector in self.selectors:
             if selector.explained.paths is None:
                 return None
             found |= selector.explained.paths
-        return sorted(found)
+        return tuple(sorted(found))
 
     def judged(self, device: SliceDevice) -> Judgement:
-        """Return the selectors' answers for the device; the same object for devices with equal values."""
-        # Encoding a device's values into a key is slow, and callers ask about the same device many times. So the answer is stored
-        # twice: by device, to skip the encoding, and by values, to share one answer between equal devices.
-        known = self._by_device.get(device)
+        """Return the selectors' answers for the device; the same object for devices with equal answers."""
+        number = self._values.of(device)
+        known = self._judgements.get(number)
         if known is None:
-            key = self._key(device)
-            known = self._by_values.get(key)
-            if known is None:
-                known = self._by_values[key] = self._judge(device)
-            self._by_device[device] = known
+            # Without values, the answers for many devices are equal, and kept once.
+            found = self._judge(device)
+            known = self._judgements[number] = self._equal.setdefault(found, found)
         return known
 
     def relaxed(self, device: SliceDevice) -> tuple[tuple[RequestSelector, FalseCondition], ...]:
@@ -153,7 +150,13 @@ class SelectorAnswers:
 
     def look(self, device: SliceDevice) -> object:
         """Return a key that is equal for devices whose reason has the same text."""
-        judgement = self.judged(device)
+        number = self._values.of(device)
+        known = self._looks.get(number)
+        if known is None:
+            known = self._looks[number] = self._look(self.judged(device))
+        return known
+
+    def _look(self, judgement: Judgement) -> object:
         if not self._many:
             return id(judgement)
         first = judgement.verdicts[0] if judgement.verdicts else None
@@ -167,10 +170,8 @@ class SelectorAnswers:
 
     @cached_property
     def _many(self) -> bool:
-        # Decided once, after all devices of the cluster: else the text of a group would depend on the order of the devices.
-        for device in self._fleet.devices.values():
-            self.judged(device)
-        return len(self._by_values) > MANY
+        # Of all devices of the cluster: else the text of a group would depend on the order of the devices.
+        return self._values.count > MANY
 
     def foreign(self, device: SliceDevice) -> bool:
         """Return whether the selectors ask for another driver than the device's driver."""
@@ -179,14 +180,6 @@ class SelectorAnswers:
     def meant(self, devices: Sequence[SliceDevice]) -> Sequence[SliceDevice]:
         """Return the devices of the drivers that the selectors ask for; all devices if there is none."""
         return [one for one in devices if not self.foreign(one)] or devices
-
-    def _key(self, device: SliceDevice) -> bytes:
-        driver, published = device.id.driver, device.device
-        if self._paths is None:
-            shared = published.allow_multiple_allocations
-            return msgspec.json.encode((driver, published.attributes, published.capacity, shared))
-        values = [value_at(path, driver, published) for path in self._paths]
-        return msgspec.json.encode((driver, values))
 
     def _judge(self, device: SliceDevice, *, relax: bool = False) -> Judgement:
         try:
@@ -212,7 +205,7 @@ class SelectorAnswers:
                     verdicts.append(_error(selector, failed[0], device, error))
                 continue
             # With more than MANY answers the report omits the values, and finding them takes most of the time.
-            if relax or len(self._by_values) <= MANY:
+            if relax or not self._many:
                 false = explained.false_conditions(*seen, relax=relax, cancelled=self._stop)
             else:
                 false = explained.false_conditions_in_brief(device.value, self._stop)
@@ -222,6 +215,19 @@ class SelectorAnswers:
                 SelectorFalse(selector.source, selector.index, first.part, first.found, first.hint)
             )
         return Judgement(tuple(verdicts), tuple(parts), tuple(failing))
+
+
+def answers_for(fleet: Fleet, request: ClaimRequest, stop: Check = never) -> SelectorAnswers:
+    """Return the answers for the request; the same for all requests of the cluster with the same class and selectors."""
+    body = request.body
+    texts = tuple(one.cel.expression if one.cel else "" for one in body.selectors or ())
+    key = (SelectorAnswers, body.device_class_name, texts)
+    return fleet.shared(key, lambda: SelectorAnswers(fleet, request, stop))
+
+
+def values_at(fleet: Fleet, paths: tuple[DevicePath, ...] | None) -> DeviceValues:
+    """Return the numbers of the cluster's devices by the values at these paths; the same for all that read these paths."""
+    return fleet.shared((DeviceValues, paths), lambda: DeviceValues(paths, fleet.all_devices))
 
 
 def _error(

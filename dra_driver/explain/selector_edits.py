@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import msgspec
 
-from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, written
@@ -98,17 +97,14 @@ def _corrected_words(names: Mapping[DevicePath, str]) -> list[str]:
     ]
 
 
-def without_errors(
-    explained: RequestExplained, devices: Sequence[SliceDevice]
-) -> Iterator[tuple[bool, Rewritten]]:
+def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritten]]:
     """Yield changes that remove the run-time errors of the selectors, and whether each only corrects what the author meant.
 
     One corrects mistyped names; one parses a text that is compared with a version or a quantity; one adds a check that the device has
     the attribute; and, if no device passes the selectors, one leaves out the conditions that fail.
     """
-    failing = dict.fromkeys(
-        one for device in devices for one in explained.answers.judged(device).failing
-    )
+    judgements = [one.judgement for one in explained.kinds(explained.fleet.all_devices)]
+    failing = dict.fromkeys(one for judgement in judgements for one in judgement.failing)
     if not failing:
         return
     typos = [(selector, typo) for selector, part in failing for typo in part.typos]
@@ -120,7 +116,7 @@ def without_errors(
         known.update(dict.fromkeys(part.missing))
     if all(missing for parts in by_part.values() for missing in parts.values()):
         yield True, _edited(by_part, _guarded_words, _guarded)
-    if all(explained.answers.judged(device).verdicts for device in devices):
+    if all(judgement.verdicts for judgement in judgements):
         yield False, _edited(by_part, _left_out_words, _left_out)
 
 

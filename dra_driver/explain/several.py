@@ -13,6 +13,7 @@ import msgspec
 
 from dra_driver.errors import DriverError
 from dra_driver.explain.explanation import Limits
+from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import EXIT_CODES, WORST_FIRST, Report, ReportList
 from dra_driver.explain.readable import readable
@@ -67,11 +68,12 @@ def explain_several(
     if node:
         node_named(state, node, recorded=recorded)
     where, limits = Cluster(state, recorded), Limits(node, cancelled, added)
+    fleet = Fleet(state)
     if len(subjects) == 1:
-        part = _part(where, subjects[0], limits)
+        part = _part(where, subjects[0], limits, fleet)
         parts, said = [part], [part.says]
     else:
-        parts = [_part_or_error(where, one, limits) for one in subjects]
+        parts = [_part_or_error(where, one, limits, fleet) for one in subjects]
         said = [
             f"{_title(one)}: {part.says}"
             for one, part in zip(subjects, parts, strict=True)
@@ -127,28 +129,30 @@ def _resources(subject: NamedSubject | ManyPods) -> Sequence[str]:
             return ("pods",)
 
 
-def _part_or_error(where: Cluster, subject: NamedSubject | ManyPods, limits: Limits) -> _Part:
+def _part_or_error(
+    where: Cluster, subject: NamedSubject | ManyPods, limits: Limits, fleet: Fleet
+) -> _Part:
     try:
-        return _part(where, subject, limits)
+        return _part(where, subject, limits, fleet)
     except DriverError as error:
         return _Part((_unknown(_title(subject), str(error)),))
 
 
-def _part(where: Cluster, subject: NamedSubject | ManyPods, limits: Limits) -> _Part:
+def _part(where: Cluster, subject: NamedSubject | ManyPods, limits: Limits, fleet: Fleet) -> _Part:
     if not isinstance(subject, WorkloadSubject | PendingSubject):
         found = list(resolve(where.state, subject, recorded=where.recorded))
-        return _Part((answer(found, limits),))
+        return _Part((answer(found, limits, fleet),))
     found_pods = pods_of(where, subject)
-    reports = list(_of_pods(where.state, found_pods.waiting, limits))
+    reports = list(_of_pods(found_pods.waiting, limits, fleet))
     if found_pods.lacking:
         reports.append(_unknown(subject.title, found_pods.lacking))
     return _Part(tuple(reports), found_pods.says)
 
 
-def _of_pods(state: ClusterState, pods: Sequence[Pod], limits: Limits) -> Iterator[Report]:
+def _of_pods(pods: Sequence[Pod], limits: Limits, fleet: Fleet) -> Iterator[Report]:
     alike: dict[object, list[ResolvedPod]] = {}
     for pod in pods:
-        one = of_pod(state, pod, live=True)
+        one = of_pod(fleet.state, pod, live=True)
         alike.setdefault(_deciding(one), []).append(one)
     for first, *others in alike.values():
         names = tuple(full_name(one.pod.metadata) for one in others)
@@ -156,7 +160,7 @@ def _of_pods(state: ClusterState, pods: Sequence[Pod], limits: Limits) -> Iterat
             # For many pods, even the preparation of their searches would take too long.
             report = _unknown(first.title, NO_TIME, "timeout")
         else:
-            report = answer([first], limits)
+            report = answer([first], limits, fleet)
         yield msgspec.structs.replace(report, alike=names)
 
 

@@ -190,13 +190,13 @@ class TriedChanges:
 
     def _of_request(self, explained: RequestExplained) -> Iterator[Proposal]:
         request = explained.request
-        for verdict in self._requests.verdicts(explained, self._requests.groups(explained)):
+        for verdict in self._requests.verdicts(explained):
             if isinstance(verdict, NotEnoughDevices) and verdict.available and self._all_take:
                 yield fewer(request, verdict.available)
             elif isinstance(verdict, AllUnsatisfied | NotEnoughDevices):
                 yield from (fewer(request, most) for most in self._most_free(explained))
         # An error on any device of the cluster can stop the search, not only on the devices in the report.
-        yield from from_errors(explained, list(self._fleet.devices.values()))
+        yield from from_errors(explained)
         miss = self._miss(explained)
         if miss is not None:
             yield from from_miss(explained, request, miss)
@@ -235,12 +235,9 @@ class TriedChanges:
 
     def _fits_on(self, candidate: Candidate) -> str:
         """Return a node where everything fits with the change; "" if there is none."""
-        allocator, ended = self._fleet.allocator, candidate.ended
+        ended = candidate.ended
         nodes = [(tried, there[0]) for tried, there in self._taking]
-        if ended or candidate.classes:
-            claims = self._fleet.state.resource_claims
-            kept = [one for one in claims if full_name(one.metadata) not in ended]
-            allocator = self._fleet.allocator_with(self._fleet.held_by(kept), candidate.classes)
+        allocator = self._fleet.allocator_without(ended, candidate.classes)
         if ended:
             nodes = list(self._nodes_of(ended))
         # A change does not help if an error still stops the pod. So the nodes with an error come first.

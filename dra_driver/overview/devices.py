@@ -117,12 +117,14 @@ def devices_of(
         for one in overview.devices
         if overview.is_on(one, chosen.node) and chosen.driver in ("", one.id.driver)
     )
-    kept = tuple(row for row in found if _is_held_in(row, chosen.namespace))
+    if chosen.namespace or chosen.labels.text:
+        claims = filter(chosen.has, overview.state.resource_claims)
+        names = {(one.metadata.namespace, one.metadata.name) for one in claims}
+        found = (
+            row for row in found if any((one.namespace, one.claim) in names for one in row.holders)
+        )
+    kept = tuple(found)
     return ClusterDevices(read_at=overview.state.recorded_at, devices=kept, not_read=not_read)
-
-
-def _is_held_in(row: ClusterDevice, namespace: str) -> bool:
-    return not namespace or any(one.namespace == namespace for one in row.holders)
 
 
 class _Rows:

@@ -15,6 +15,7 @@ from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.extended_resources import ExtendedResources
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.pod_filters import PodFilters
+from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.subject.subject import Resolved
 from dra_driver.explain.verdict import Verdict
 from dra_driver.model.api.core import Node, Pod
@@ -41,10 +42,9 @@ class Facts:
     def __init__(
         self, subject: Resolved, fleet: Fleet, only: Sequence[Node] | None, stop: Callable[[], bool]
     ) -> None:
-        nodes = fleet.state.nodes if only is None else only
         self.subject = subject
         self.fleet = fleet
-        self.nodes = DeviceNodes(nodes)
+        self.nodes = fleet.nodes if only is None else DeviceNodes(only)
         self.stop = stop
         """Returns True when no caller waits for the report any more."""
         self._is_part = only is not None
@@ -74,9 +74,9 @@ class Facts:
             found[name] = NodeFacts(claims[lacking], (*everywhere, *away), lacking)
         return found
 
-    def pod_filters(self, pod: Pod, pods: Sequence[Pod]) -> PodFilters:
-        """Return the scheduler's other checks of a node for the pod, or for an equal one, if `pods` run in the cluster."""
-        return PodFilters(pod, pods, self._extended.names)
+    def pod_filters(self, pod: Pod, used: UsedResources) -> PodFilters:
+        """Return the scheduler's other checks of a node for the pod, or for an equal one, beside the pods of `used`."""
+        return PodFilters(pod, used, self._extended.names)
 
     @cached_property
     def whole_cluster(self) -> "Facts | None":

@@ -4,8 +4,9 @@
 The search reads only the slices for one node. The report reads the pools of all nodes, to say why a request fits on no node.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from typing import Any, TypeVar
 
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.allocated_devices import AllocatedClaim, AllocatedDevices
@@ -18,16 +19,22 @@ from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
+from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.holders import Holders
+from dra_driver.explain.facts.used_resources import UsedResources
+from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.gates import TAINT_RULES, allocator_features, is_on
+from dra_driver.model.quantity import Quantity
+
+_Made = TypeVar("_Made")
 
 
 class Fleet:
-    """The cluster as the allocator sees it."""
+    """The cluster as the allocator sees it. All requests, claims and pods that are explained in this cluster can share it."""
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
@@ -45,10 +52,18 @@ class Fleet:
         self.holders = Holders(state)
         self.environment = Environment(self.minor, "StoredExpressions")
         self.explained = lru_cache(maxsize=None)(self._explained)
+        self._shared: dict[Hashable, Any] = {}
 
     def is_on(self, gate: str) -> bool:
         """Return whether a feature gate is on in this cluster: as the API server's /metrics say, else by the default."""
         return is_on(gate, self.state.minor, self.state.feature_gates)
+
+    def shared(self, key: Hashable, make: Callable[[], _Made]) -> _Made:
+        """Return what is made once for all that have this key: requests that ask for the same have the same answers."""
+        found = self._shared.get(key)
+        if found is None:
+            found = self._shared[key] = make()
+        return found
 
     def held_by(self, claims: Iterable[ResourceClaim]) -> AllocatedDevices:
         """Return the devices that are allocated to these claims."""
@@ -101,6 +116,21 @@ class Fleet:
         return {device.id: device for pool in self.pools.values() for device in pool.devices}
 
     @cached_property
+    def all_devices(self) -> Sequence[SliceDevice]:
+        """Every device, in the same order."""
+        return tuple(self.devices.values())
+
+    @cached_property
+    def nodes(self) -> DeviceNodes:
+        """Which of the cluster's nodes can use a device."""
+        return DeviceNodes(self.state.nodes)
+
+    @cached_property
+    def used(self) -> UsedResources:
+        """What the pods of the cluster use of its nodes, besides devices."""
+        return UsedResources(self.state.pods)
+
+    @cached_property
     def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid]:
         """The pools from which the scheduler takes no device, each with the reason. Before 1.35, `DeviceState` makes an exception."""
         return {
@@ -143,7 +173,35 @@ class Fleet:
 
     def claims_on(self, device: DeviceID) -> tuple[str, ...]:
         """Return the claims to which the device, or a share of the device, is allocated."""
-        return tuple(one.claim for one in self.holders_of(device))
+        if device not in self._claims_on:
+            self._claims_on[device] = tuple(one.claim for one in self.holders_of(device))
+        return self._claims_on[device]
+
+    @cached_property
+    def _claims_on(self) -> dict[DeviceID, tuple[str, ...]]:
+        return {}
+
+    def allocator_without(
+        self, claims: Collection[str], classes: Mapping[str, DeviceClass]
+    ) -> Allocator:
+        """Return the scheduler's allocator for this cluster, as if these claims had ended and these classes were changed."""
+        if classes:
+            return self.allocator_with(self._held_without(claims), classes)
+        if not claims:
+            return self.allocator
+        key = (Allocator, frozenset(claims))
+        return self.shared(key, lambda: self.allocator_with(self._held_without(claims)))
+
+    def _held_without(self, claims: Collection[str]) -> AllocatedDevices:
+        if not claims:
+            return self.held
+        known = self.state.resource_claims
+        return self.held_by(one for one in known if full_name(one.metadata) not in claims)
+
+    def left_of(self, device: SliceDevice, name: str) -> Quantity:
+        """Return what is left of a capacity of a device that several claims share."""
+        whole, taken = device.capacity[name], self.held.consumed(device.id)
+        return Quantity(max(whole.nanos - taken.get(name, 0), 0), whole.format)
 
     def holders_of(self, device: DeviceID) -> list[AllocatedClaim]:
         """Return the claims that have the device or a share of it, with their pods."""

@@ -56,7 +56,7 @@ class Holders:
 
     def named(self, name: str) -> HeldByClaim:
         """Return the reason against a device that the claim of this name has."""
-        return self.held_by(allocated_claim(self._claims[name]))
+        return self._known.get(name) or self.held_by(allocated_claim(self._claims[name]))
 
     def budgets(self, pods: Iterable[str]) -> tuple[str, ...]:
         """Return the PodDisruptionBudgets that forbid at present to evict one of these pods."""

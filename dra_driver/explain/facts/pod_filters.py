@@ -7,13 +7,14 @@ keeps the pod off, the report quotes the scheduler's message from the conditions
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/{nodename,nodeunschedulable,tainttoleration,nodeaffinity,noderesources}.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.nodes import selector_matches
 from dra_driver.allocator.taints import EFFECTIVE
-from dra_driver.explain.facts.pod_requests import pod_requests, used_on_node
+from dra_driver.explain.facts.pod_requests import pod_requests
+from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.verdict import (
     CouldNotTell,
     NodeResources,
@@ -22,7 +23,7 @@ from dra_driver.explain.verdict import (
     NodeUnschedulable,
     Verdict,
 )
-from dra_driver.model.api.core import OVER, Node, Pod, Taint, Toleration
+from dra_driver.model.api.core import Node, Pod, Taint, Toleration
 from dra_driver.model.quantity import Quantity
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -30,18 +31,18 @@ _BINARY = ("memory", "ephemeral-storage")
 
 
 class PodFilters:
-    """The scheduler's checks of nodes for one pod; `by_devices` are the resources that devices provide."""
+    """The scheduler's checks of nodes for one pod.
+
+    `used` is what pods use of the nodes, and `by_devices` are the resources that devices provide.
+    """
 
     def __init__(
-        self, pod: Pod, pods: Iterable[Pod], by_devices: frozenset[str] = frozenset()
+        self, pod: Pod, used: UsedResources, by_devices: frozenset[str] = frozenset()
     ) -> None:
         self._pod = pod
         self._asked = {**pod_requests(pod), "pods": 10**9}
         self._by_devices = by_devices
-        self._on_node: dict[str, list[Pod]] = {}
-        for other in pods:
-            if other.spec.node_name and other.status.phase not in OVER and not _same(other, pod):
-                self._on_node.setdefault(other.spec.node_name, []).append(other)
+        self._used = used
 
     def reasons(self, node: Node) -> tuple[Verdict, ...]:
         """Return why the pod cannot go to the node; () if it can."""
@@ -80,20 +81,13 @@ class PodFilters:
 
     def _too_small(self, node: Node) -> Iterator[Verdict]:
         offered = node.status.allocatable or {}
-        used: Mapping[str, int] | None = None
+        used = self._used.without(self._pod, node.metadata.name)
         for name, nanos in self._asked.items():
             if not nanos or (name in self._by_devices and not amount(offered.get(name, "0")).nanos):
                 continue
-            if used is None:
-                used = used_on_node(self._on_node.get(node.metadata.name, []))
             free = amount(offered.get(name, "0")).nanos - used.get(name, 0)
             if nanos > free:
                 yield NodeResources(name, _shown(name, nanos), _shown(name, max(free, 0)))
-
-
-def _same(one: Pod, other: Pod) -> bool:
-    ours = (one.metadata.namespace, one.metadata.name)
-    return ours == (other.metadata.namespace, other.metadata.name)
 
 
 def _shown(name: str, nanos: int) -> str:

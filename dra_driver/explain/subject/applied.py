@@ -40,7 +40,7 @@ def of_manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resol
     Raises Permanent if the API server would refuse an object, or if there is nothing to explain.
     """
     before = state
-    manifest = read_objects(subject.documents, subject.namespace, subject.source, before.served)
+    manifest = read_objects(subject.named_documents, subject.namespace, before.served)
     objects = [_reapplied(before, one) for one in manifest.objects]
     for kind, field in _FIELDS.items():
         state = _with(state, field, tuple(one for one in objects if isinstance(one, KINDS[kind])))

@@ -58,41 +58,47 @@ class Manifest:
 
 
 def read_objects(
-    documents: Iterable[object], namespace: str, source: str, served: Collection[str] = ()
+    documents: Iterable[tuple[str, object]], namespace: str, served: Collection[str] = ()
 ) -> Manifest:
     """Return the objects that `explain` uses; of two with the same name, the later one.
 
-    `served` are the versions of resource.k8s.io in this cluster; empty if they are not known. Raises Permanent if the API server
+    Each document has the name of its file. `served` are the versions of resource.k8s.io in this cluster; empty if they are not known. Raises Permanent if the API server
     would refuse an object.
     """
-    last: dict[_Key | int, Given] = {}
+    last: dict[_Key | int, tuple[str, Given]] = {}
     said: dict[str, None] = {}
-    try:
-        parts = list(_flat(documents, source))
-    except RecursionError as error:
-        raise Permanent(f"{source} has a List that contains itself: take it out") from error
-    for document in parts:
+    for source, document in _parts(documents):
         problem = kind_refusal(document, served)
         if problem:
             raise _refused(source, f"{kind_of(document)} {name_of(document)}", problem)
         if is_understood(document):
             found = _read(document, namespace, source)
-            last[_key(found)] = found
+            last[_key(found)] = source, found
         elif words := passed_over(document):
             said[words] = None
-    _check_together(last.values(), source)
-    return Manifest(tuple(last.values()), tuple(said))
+    _check_together(last.values())
+    return Manifest(tuple(found for _, found in last.values()), tuple(said))
 
 
-def _check_together(objects: Collection[Any], source: str) -> None:
+def _parts(documents: Iterable[tuple[str, object]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each object with its file, and instead of a List its items."""
+    for source, document in documents:
+        try:
+            parts = list(_flat([document], source))
+        except RecursionError as error:
+            raise Permanent(f"{source} has a List that contains itself: take it out") from error
+        yield from ((source, part) for part in parts)
+
+
+def _check_together(objects: Collection[tuple[str, Any]]) -> None:
     """Raise Permanent if a container refers to a request that its claim in the same file does not have."""
     claims: dict[str, dict[tuple[type, str], DeviceClaim]] = {}
-    for found in objects:
+    for _, found in objects:
         if isinstance(found, ResourceClaim | ResourceClaimTemplate):
             inner = found.spec if isinstance(found, ResourceClaim) else found.spec.spec
             there = claims.setdefault(found.metadata.namespace, {})
             there[type(found), found.metadata.name] = inner.devices
-    for found in objects:
+    for source, found in objects:
         workload = isinstance(found, Workload)
         if not workload and not isinstance(found, Pod):
             continue

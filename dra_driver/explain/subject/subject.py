@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does the user ask about (the subject: by name, or in manifests), and which pod and claims are that?"""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
@@ -78,12 +79,20 @@ class PendingSubject:
 class ManifestSubject:
     """Decoded objects of YAML or JSON files.
 
-    `namespace` is used for objects that name none; `source` is the name of the file in messages.
+    `namespace` is used for objects that name none; `source` is the name of all files together in messages, and `files` has the file of
+    each document, if there are several.
     """
 
     documents: tuple[object, ...]
     namespace: str
     source: str
+    files: tuple[str, ...] = ()
+
+    @property
+    def named_documents(self) -> Iterator[tuple[str, object]]:
+        """Each document with the name of its file."""
+        files = self.files or (self.source,) * len(self.documents)
+        return zip(files, self.documents, strict=True)
 
 
 NamedSubject = PodSubject | ClaimSubject | TemplateSubject

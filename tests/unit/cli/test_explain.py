@@ -275,6 +275,20 @@ def test_a_manifest_that_is_not_there_is_told_first_and_alone(tmp_path: Path, ca
     )
 
 
+@pytest.mark.usefixtures("cluster")
+def test_a_mistake_in_a_directory_is_told_with_its_file(tmp_path: Path, capsys) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(json.dumps(claim("right", "1Gi")))
+    wrong = claim("wrong", "1Gi")
+    wrong["spec"]["devices"]["wanted"] = []
+    (folder / "b.yaml").write_text(json.dumps(wrong))
+    assert ask(tmp_path, "-f", str(folder)) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"dra-driver: {folder}/b.yaml: the API server would refuse")
+    assert "a.yaml" not in told
+
+
 @pytest.mark.usefixtures("nowhere")
 def test_a_record_that_is_not_there_is_told_in_plain_words(tmp_path: Path, capsys) -> None:
     file = str(tmp_path / "nope")

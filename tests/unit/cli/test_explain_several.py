@@ -218,8 +218,8 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def names(documents: tuple[object, ...]) -> list[str]:
-    return [one["metadata"]["name"] for one in documents if isinstance(one, dict)]
+def names(documents: tuple[tuple[str, object], ...]) -> list[str]:
+    return [one["metadata"]["name"] for _, one in documents if isinstance(one, dict)]
 
 
 def test_of_a_directory_the_manifests_are_read(folder: Path) -> None:

@@ -90,6 +90,23 @@ def test_what_is_left_is_told_in_memory_or_else_in_the_first_capacity(
 def test_only_devices_that_a_namespace_has(dra: Command, capsys: Printed) -> None:
     assert dra("devices", "-n", "team", "--no-headers") == 0
     assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["gpu-1", "gpu-0"]
+    assert dra("devices", "-n", "other", "--no-headers") == 0
+    assert capsys.readouterr().out == ""
+    assert dra("devices", "-A", "--no-headers") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert dra("devices", "-l", "app=none", "--no-headers") == 0
+    assert capsys.readouterr().out == ""
+    assert dra("devices", "-l", "app!=none", "--no-headers") == 0
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["gpu-1", "gpu-0"]
+
+
+@pytest.mark.parametrize("words", [["-n", "team"], ["-A"], ["-l", "app=train"]])
+def test_what_is_free_is_of_no_namespace(dra: Command, capsys: Printed, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        dra("free", *words)
+    assert left.value.code == 64
+    said = capsys.readouterr().err
+    assert f"what is free belongs to no namespace and to no claim, so {words[0]} chooses" in said
 
 
 CLAIMS = """\

@@ -4,6 +4,8 @@
 import msgspec
 
 from dra_driver.explain.claim_request import claim_with, claim_with_only, requests_in
+from dra_driver.explain.facts.extended_resources import claim_for
+from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import ExactDeviceRequest
 from tests.e2e.fleet import request
 from tests.unit.explain.clusters import claim
@@ -56,3 +58,18 @@ def test_alternatives_share_the_place_of_their_request() -> None:
     found = list(requests_in(claim(request("a"), either)))
     assert [one.main[1] for one in found] == [0, 1, 1]
     assert len({one.main[0] for one in found}) == 1
+
+
+def test_the_claim_of_extended_resources_is_named_by_its_pod() -> None:
+    pod = msgspec.convert(
+        {
+            "metadata": {"name": "train", "namespace": "ns"},
+            "spec": {
+                "containers": [{"name": "c", "resources": {"requests": {"example.com/gpu": "1"}}}]
+            },
+        },
+        Pod,
+    )
+    made = claim_for(pod, ["example.com/gpu"], {"example.com/gpu": "gpu"})
+    (asked,) = requests_in(made)
+    assert asked.place == "request container-0-request-0 for the extended resources of pod ns/train"

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dra_driver.explain.claim_request import requests_in
-from dra_driver.explain.equivalence import NodeEquivalence
+from dra_driver.explain.equivalence import NodeEquivalence, equivalence_for
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.report import ManifestSubject, explain
@@ -24,8 +24,8 @@ NUMA = {"matchAttribute": f"{GPU}/numa"}
 
 def equivalence(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> NodeEquivalence:
     fleet, reach = Fleet(cluster), DeviceNodes(cluster.nodes)
-    wanted = [SelectorAnswers(fleet, one) for one in requests_in(claim(*requests, **more))]
-    return NodeEquivalence(fleet, reach, wanted)
+    asked = list(requests_in(claim(*requests, **more)))
+    return equivalence_for(fleet, reach, [SelectorAnswers(fleet, one) for one in asked], asked)
 
 
 def names(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> list[list[str]]:

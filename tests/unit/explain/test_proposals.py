@@ -104,6 +104,20 @@ def test_an_amount_is_lowered_to_what_the_policy_of_the_device_allows() -> None:
     assert proposals(state(unasked), asking(cores="1")) == []
 
 
+def test_above_the_maximum_of_the_policy_what_is_left_is_proposed() -> None:
+    policy = {"validRange": {"min": "10Gi", "max": "60Gi", "step": "10Gi"}, "default": "10Gi"}
+    capacity = {"memory": {"value": "80Gi", "requestPolicy": policy}}
+    shared = one(capacity=capacity, allowMultipleAllocations=True)
+    some = holder("gpu-0", shareID="s", consumedCapacity={"memory": "50Gi"})
+    assert proposals(state(shared, some), asking(memory="70Gi")) == [
+        ("request gpu of claim ns/mine: ask for memory 30Gi instead of 70Gi", ())
+    ]
+    rest = holder("gpu-0", shareID="s", consumedCapacity={"memory": "80Gi"})
+    assert proposals(state(shared, rest), asking(memory="70Gi")) == [
+        ("request gpu of claim ns/mine: do not ask for memory", ())
+    ]
+
+
 def test_claims_in_the_way_are_ended() -> None:
     assert proposals(state(one(), holder("gpu-0")), request()) == [("", ("ns/holder",))]
     parts = state(*counters(2), holder("gpu-0"))
@@ -156,7 +170,7 @@ def test_a_device_of_another_driver_is_never_nearer() -> None:
 def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, list[str]]]:
     wanted = request()
     wanted["exactly"]["selectors"] = [{"cel": {"expression": text}} for text in texts]
-    found, fleet = explained(state(resource_slice(listed)), claim(wanted))
+    found, _ = explained(state(resource_slice(listed)), claim(wanted))
     return [
         (
             proposal.what,
@@ -166,7 +180,7 @@ def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, l
                 for one in asked.body.selectors
             ],
         )
-        for proposal in from_errors(found, list(fleet.devices.values()))
+        for proposal in from_errors(found)
     ]
 
 
@@ -202,7 +216,7 @@ def test_a_selector_of_a_class_is_corrected_in_the_class() -> None:
         listed = list(fleet.devices.values())
         near = nearest(found, listed)
         assert bool(near.parts) is miss
-        first = next(from_miss(found, found.request, near) if miss else from_errors(found, listed))
+        first = next(from_miss(found, found.request, near) if miss else from_errors(found))
         (selector,) = first.classes["broken"].spec.selectors
         assert (first.what, first.kind, first.claim.spec) == (
             right,

@@ -7,7 +7,7 @@ import msgspec
 
 from dra_driver.explain.claim_request import requests_in
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.reasons import grouped
+from dra_driver.explain.reasons import RequestExplained, grouped
 from dra_driver.explain.selector_answers import MANY, SelectorAnswers
 from dra_driver.explain.verdict import (
     CapacityConsumed,
@@ -108,8 +108,8 @@ def test_of_many_kinds_only_the_condition_is_told() -> None:
     (group,) = grouped(found, all_devices)
     assert (group.reason, len(group.devices)) == (brief, MANY + 6)
     assert {found.answers.look(one) for one in all_devices} == {brief}
-    (verdict,) = found.reasons(all_devices[0])
-    assert str(verdict) == "numa 0 is not 1000"
+    assert found.reasons(all_devices[0]) == (brief,)
+    assert found.reasons(all_devices[0]) is found.reasons(all_devices[-1])
     half, fleet = explained(cluster, claim(request(cel=f"{A}.numa == 1")))
     assert len({half.answers.look(one) for one in fleet.devices.values()}) == 2
     assert [len(group.devices) for group in grouped(half, list(fleet.devices.values()))] == [
@@ -281,3 +281,21 @@ def test_a_toleration_of_another_effect_is_told() -> None:
     ]
     other = [{"key": "other", "operator": "Exists", "effect": "NoExecute"}]
     assert reasons(cluster, request(tolerations=other)) == [(Tainted("k=v:NoSchedule"),)]
+
+
+def test_requests_that_ask_for_the_same_share_what_is_found_out() -> None:
+    fleet = Fleet(state(resource_slice(devices(2)), holder("gpu-0")))
+
+    def found(name: str, **more: Any) -> RequestExplained:
+        (asked,) = requests_in(claim(request(name=name, **more)))
+        return RequestExplained(fleet, asked, fleet.nodes)
+
+    one, other = found("one"), found("other", count=2)
+    assert one.answers is other.answers
+    assert one.kinds(fleet.all_devices) is other.kinds(fleet.all_devices)
+    assert one.kinds(list(fleet.all_devices)) is not other.kinds(list(fleet.all_devices))
+    half = found("half", cel=f"{A}.numa == 1")
+    assert half.answers is not one.answers
+    larger = found("larger", capacity={"requests": {"memory": "1Gi"}})
+    assert larger.answers is one.answers
+    assert larger.kinds(fleet.all_devices) is not one.kinds(fleet.all_devices)

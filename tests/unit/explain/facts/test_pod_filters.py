@@ -5,6 +5,7 @@ import msgspec
 import pytest
 
 from dra_driver.explain.facts.pod_filters import PodFilters
+from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.verdict import (
     CouldNotTell,
     NodeResources,
@@ -41,7 +42,7 @@ def pod(name: str = "p", cpu: str = "1", status: str = "", **spec: object) -> Po
 
 
 def reasons(made: Pod, where: Node, others: tuple[Pod, ...] = ()) -> tuple[Verdict, ...]:
-    return PodFilters(made, others).reasons(where)
+    return PodFilters(made, UsedResources(others)).reasons(where)
 
 
 def required(operator: str) -> dict[str, object]:
@@ -128,5 +129,5 @@ def test_what_devices_provide_is_not_asked_of_the_node() -> None:
     requests = {"example.com/gpu": "1", "example.com/other": "1"}
     spec = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
     made = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
-    filters = PodFilters(made, (), frozenset({"example.com/gpu"}))
+    filters = PodFilters(made, UsedResources(()), frozenset({"example.com/gpu"}))
     assert filters.reasons(node()) == (NodeResources("example.com/other", "1", "0"),)
