@@ -75,8 +75,13 @@ def _pip_command() -> list[str]:
 
 def foreign(python: str, machine: str) -> list[str]:
     """Arguments of pip that choose wheels for the image's Python and C library."""
+    return of_platforms(python, platforms(machine))
+
+
+def of_platforms(python: str, names: Sequence[str]) -> list[str]:
+    """The same for a Python and the tags of a platform."""
     return [
-        *(f"--platform={name}" for name in platforms(machine)),
+        *(f"--platform={name}" for name in names),
         f"--python-version={python}",
         "--implementation=cp",
         f"--abi=cp{python.replace('.', '')}",
