@@ -52,6 +52,18 @@ def check(target: Path) -> None:
     print("the second build has the same bytes")
 
 
+def require(tag: str) -> None:
+    """Raise ReleaseError unless the tag is that of the version, and the changelog has its day."""
+    number = version.current(ROOT)
+    section = changelog.of_version((ROOT / version.CHANGELOG).read_text(), number)
+    if tag != f"v{number}":
+        raise ReleaseError(f"the tag is {tag}, and the version {number}: the tag must be v{number}")
+    if section.date == changelog.NOT_RELEASED:
+        raise ReleaseError(
+            f"CHANGELOG.md says that {number} is {section.date}: `python -m hack.release version {number} --date DAY` before the tag"
+        )
+
+
 def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -69,6 +81,8 @@ def _arguments() -> argparse.ArgumentParser:
     new.add_argument("version")
     new.add_argument("--date", default=changelog.NOT_RELEASED, help="the day, as 2026-01-31")
     verbs.add_parser("freeze", help="keep chart and wheel for the tests of updates")
+    tagged = verbs.add_parser("tag", help="say whether a tag may be released")
+    tagged.add_argument("tag")
     packed = verbs.add_parser("chart", help="the chart alone, with an image by digest")
     packed.add_argument("--image", required=True, metavar="REGISTRY/NAME@sha256:…")
     return parser
@@ -85,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             verbs[chosen.verb](DIST)
         elif chosen.verb == "version":
             version.write(ROOT, chosen.version, chosen.date)
+        elif chosen.verb == "tag":
+            require(chosen.tag)
         elif chosen.verb == "freeze":
             print(f"kept in {frozen.freeze(ROOT)}")
         else:

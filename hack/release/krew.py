@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
 from driverimage import wheels
 from driverimage.tree import File, ImageError, Tree
 
@@ -98,32 +97,26 @@ def _of(lock: str, target: list[str]) -> Iterator[Tree]:
 def manifest(archive: Path, version: str) -> str:
     """What an index of Krew says of the archive."""
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    document = {
-        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
-        "kind": "Plugin",
-        "metadata": {"name": names.KREW_PLUGIN},
-        "spec": {
-            "version": f"v{version}",
-            "homepage": names.REPOSITORY,
-            "shortDescription": "Show devices and claims, and say why pods wait for them",
-            "description": (
-                "Shows the accelerators that DRA drivers publish, who has them and what is free, and says\n"
-                "device by device why a pod or a claim is pending. Works with any DRA driver.\n"
-            ),
-            "caveats": "Needs Python 3.11 or newer, and a C library of GNU on Linux.\n",
-            "platforms": [
-                {
-                    "selector": {
-                        "matchExpressions": [
-                            {"key": "os", "operator": "In", "values": ["linux", "darwin"]},
-                            {"key": "arch", "operator": "In", "values": ["amd64", "arm64"]},
-                        ]
-                    },
-                    "uri": f"{names.REPOSITORY}/releases/download/v{version}/{archive.name}",
-                    "sha256": digest,
-                    "bin": PROGRAM,
-                }
-            ],
-        },
-    }
-    return yaml.safe_dump(document, sort_keys=False)
+    return f"""\
+apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: {names.KREW_PLUGIN}
+spec:
+  version: v{version}
+  homepage: {names.REPOSITORY}
+  shortDescription: Show devices and claims, and say why pods wait
+  description: |
+    Shows the accelerators that DRA drivers publish, who has them and what is free,
+    and says device by device why a pod or a claim is pending. Works with any DRA driver.
+  caveats: |
+    Needs Python 3.11 or newer; on Linux also the GNU C library.
+  platforms:
+  - selector:
+      matchExpressions:
+      - {{key: os, operator: In, values: [linux, darwin]}}
+      - {{key: arch, operator: In, values: [amd64, arm64]}}
+    uri: {names.REPOSITORY}/releases/download/v{version}/{archive.name}
+    sha256: {digest}
+    bin: {PROGRAM}
+"""

@@ -155,13 +155,18 @@ def part_of_lock(lock: str, projects: Collection[str]) -> str:
     return "".join(found.values())
 
 
+def install(lock: Path, folder: Path) -> None:
+    """Put every wheel of a lock into a folder of modules, for this Python."""
+    _pip("install", f"--target={folder}", f"--requirement={lock}")
+
+
 def install_backend(source: Path, folder: Path) -> None:
     """Put the locked build backend into a folder of modules, where no environment has it."""
     lock = source / "requirements" / "dev.txt"
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as part:
         part.write(part_of_lock(lock.read_text(), BACKEND))
         part.flush()
-        _pip("install", f"--target={folder}", f"--requirement={part.name}")
+        install(Path(part.name), folder)
 
 
 def build_driver(source: Path, folder: Path, backend: Path | None = None) -> Path:

@@ -80,9 +80,7 @@ class Release:
         self.helm("uninstall", self.name, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
         wait_until(lambda: not self.pods(component=""), "the end of the release's pods")
 
-    def _apply(
-        self, verb: str, values: Mapping[str, Any], *more: str, chart: Path = CHART
-    ) -> None:
+    def _apply(self, verb: str, values: Mapping[str, Any], *more: str, chart: Path = CHART) -> None:
         file = self._home / f"{self.name}.json"
         self._home.mkdir(exist_ok=True)
         own = _values(self.cluster)
