@@ -7,14 +7,16 @@ What needs helm, krew or Debian's packages is in tests/e2e/test_release.py.
 import io
 import json
 import re
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
+from driverimage import image, wheels
 
 from dra_driver import __version__
-from hack.release import changelog, chart, names, version
+from hack.release import changelog, chart, frozen, names, version
 from hack.release.errors import ReleaseError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -190,3 +192,40 @@ def test_an_archive_says_nothing_of_the_machine(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(file.read_bytes())) as opened:
         facts = {(one.uid, one.gid, one.uname, one.mtime, one.mode) for one in opened}
     assert facts == {(0, 0, "", 1700000000, 0o644)}
+
+
+# What is kept for tests of updates
+
+
+def test_what_is_kept_of_a_release_is_its_chart_and_what_its_image_is_built_from(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    for name in (*frozen.PARTS, chart.FOLDER):
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, tree / name, dirs_exist_ok=True, ignore=ignored)
+        else:
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    folder = frozen.freeze(tree)
+    assert folder == tree / frozen.FOLDER / __version__
+    assert frozen.chart_of(tree, __version__).is_file()
+    source = frozen.unpack_source(tree, __version__, tmp_path / "source")
+    assert image.version_of(source) == __version__
+    assert wheels.build_driver(source, tmp_path / "dist").name.startswith(
+        f"dra_driver-{__version__}"
+    )
+
+
+@pytest.mark.parametrize(
+    "number", sorted(path.name for path in (ROOT / frozen.FOLDER).glob("[0-9]*"))
+)
+def test_a_kept_release_is_small_and_of_its_version(number: str, tmp_path: Path) -> None:
+    """Not in the source distribution, whose tests of updates have nothing to update from."""
+    files = list((ROOT / frozen.FOLDER / number).iterdir())
+    assert {file.name for file in files} == {frozen.SOURCE, f"dra-driver-{number}.tgz"}
+    assert sum(file.stat().st_size for file in files) < 3e6
+    assert image.version_of(frozen.unpack_source(ROOT, number, tmp_path)) == number
+    about = yaml.safe_load(unpacked(frozen.chart_of(ROOT, number))["dra-driver/Chart.yaml"])
+    assert (about["version"], about["appVersion"]) == (number, number)
