@@ -34,6 +34,7 @@ spec:
   - {name: main, image: busybox, resources: {limits: {nvidia.com/gpu: 2}}}
 """
 LARGEST_ARCHIVE = 16e6
+WHERE = ("--namespace", "dra", "--api-versions", "resource.k8s.io/v1/ResourceSlice")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,13 @@ def packed(dist: Path) -> Path:
 def test_helm_renders_the_packed_chart_as_it_renders_the_folder(
     packed: Path, tmp_path: Path
 ) -> None:
-    values = ("--set", "backends.simulated.profile=h100x8", "--set", "metrics.rules.enabled=true")
+    values = (
+        *WHERE,
+        "--set",
+        "backends.simulated.profile=h100x8",
+        "--set",
+        "metrics.rules.enabled=true",
+    )
     said = [
         helm.helm("template", "dra-driver", str(one), *values, home=tmp_path)
         for one in (packed, helm.CHART)
@@ -97,9 +104,9 @@ def test_the_chart_can_be_pushed_and_is_installed_from_a_registry(
         named = (f"{where}/dra-driver", "--version", __version__, "--plain-http")
         pulled = helm.helm("pull", *named, "--destination", str(tmp_path), home=tmp_path)
         assert pulled.returncode == 0, pulled.stderr
-        shown = helm.helm("template", "dra-driver", *named, home=tmp_path)
+        shown = helm.helm("template", "dra-driver", *named, *WHERE, home=tmp_path)
     assert (tmp_path / packed.name).read_bytes() == packed.read_bytes()
-    local = helm.helm("template", "dra-driver", str(packed), home=tmp_path)
+    local = helm.helm("template", "dra-driver", str(packed), *WHERE, home=tmp_path)
     assert (shown.returncode, shown.stdout) == (0, local.stdout)
 
 
