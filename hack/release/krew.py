@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from driverimage import wheels
+from driverimage import cache, wheels
 from driverimage.tree import File, ImageError, Tree
 
 from hack.release import distributions, names
@@ -85,13 +85,16 @@ def _libraries(root: Path) -> Iterator[tuple[str, Tree]]:
 
 
 def _of(lock: str, target: list[str]) -> Iterator[Tree]:
-    """The wheels of a part of the lock, unpacked."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder, file = Path(temporary, "wheels"), Path(temporary, "lock.txt")
-        folder.mkdir()
-        file.write_text(lock)
-        wheels.download(file, folder, target)
-        yield from (tree for _, tree in wheels.parts(folder))
+    """The wheels of a part of the lock, unpacked. Downloads are kept: each wheel is what its hash says."""
+
+    def fetch(folder: Path) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(lock)
+            file.flush()
+            wheels.download(Path(file.name), folder, target)
+
+    kept = cache.kept(cache.key([lock.encode(), *(word.encode() for word in target)]), fetch)
+    yield from (tree for _, tree in wheels.parts(kept))
 
 
 def manifest(archive: Path, version: str) -> str:
