@@ -24,7 +24,7 @@ from tests.support.fleet_api import write_record
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]
-KREW, KREW_VERSION = "sigs.k8s.io/krew", "0.4.5"
+KREW, KREW_VERSION = "sigs.k8s.io/krew", "0.4.3"
 POD = """
 apiVersion: v1
 kind: Pod

@@ -31,6 +31,7 @@ for name in main.KUBECTL_COMMANDS:
         main.kubectl([name, "--help"])
     except SystemExit as ended:
         assert ended.code == 0, name
+assert main.kubectl(["doctor", "--kubeconfig", "/nonexistent", "--node", "n1"]) in (1, 2)
 print("ok")
 """
 
