@@ -4,7 +4,7 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk breakages bench image kind-demo docs generate lock build clean
+.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk breakages bench image kind-demo docs generate lock build release release-check clean
 
 help: ## this list
 	@sed -nE 's/^([a-z0-9-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb what; do \
@@ -83,7 +83,13 @@ lock: setup ## requirements/*.txt anew, every wheel by hash
 	$(BIN)/python hack/lock
 
 build: setup ## wheel and source distribution
-	$(BIN)/python -m hatchling build
+	$(BIN)/python -m hack.release build
+
+release: setup ## everything that a release consists of, into dist/
+	$(BIN)/python -m hack.release make
+
+release-check: setup ## the same twice, compared byte for byte
+	$(BIN)/python -m hack.release check
 
 clean: ## remove what the verbs made
 	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,7 +13,6 @@ from dra_driver.backends import recording
 from dra_driver.backends.recording import Snapshot
 from dra_driver.cli.limits import in_time
 from dra_driver.config.settings import Settings
-from dra_driver.daemon.offline import take_snapshot
 from dra_driver.doctor.findings import Diagnosis
 from dra_driver.doctor.redact import LogLine, log_lines, redacted, without_credentials
 from dra_driver.errors import DriverError, Permanent
@@ -60,6 +59,8 @@ def made(
     if settings is None:
         left_out.append("snapshot: this machine is not the node")
     else:
+        from dra_driver.daemon.offline import take_snapshot  # noqa: PLC0415  it imports gRPC, which kubectl's plugin may not have
+
         try:
             found = in_time(lambda: take_snapshot(settings), SNAPSHOT_SECONDS)
             snapshot = recording.redacted(found, uuids=uuids)

@@ -19,7 +19,6 @@ from dra_driver.cli import arguments, bundle, cluster, render
 from dra_driver.cli.checks import Check, run_checks
 from dra_driver.cli.destination import Destination
 from dra_driver.cli.doctor_cluster import ClusterLook
-from dra_driver.cli.doctor_node import node_checks, served_resources
 from dra_driver.cli.main import KUBECTL
 from dra_driver.cli.render_doctor import lines
 from dra_driver.cli.settings import settings_from
@@ -91,6 +90,9 @@ def _checks(
     served: Callable[[], Collection[str] | None] = lambda: None  # noqa: E731
     host_is_seen = False
     if not chosen.node:
+        # On the node only: it imports gRPC, which kubectl's plugin may not have.
+        from dra_driver.cli.doctor_node import node_checks, served_resources  # noqa: PLC0415
+
         root = Path(chosen.root or "/")
         in_pod = bool(os.environ.get(IN_CLUSTER))
         # Whoever names the root in a pod has the host there: mounted, or by chroot.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does one context of a kubeconfig contain? Usually it is the current one. A field of the wrong type is an error that names it.
 
-This module handles tokens, token files, client certificates and proxies itself. A user entry with `exec` or `auth-provider`
-needs the `kubernetes` package (`dra_driver.kube.login`).
+This module handles tokens, token files, client certificates and proxies itself, and `exec` with `dra_driver.kube.exec_login`. A user entry with
+`auth-provider` needs the `kubernetes` package (`dra_driver.kube.login`).
 """
 
 import base64
@@ -24,6 +24,7 @@ from dra_driver.kube.connection import (
     is_loopback,
     without_userinfo,
 )
+from dra_driver.kube.exec_login import INTERACTIVE_MODES, VERSIONS, ExecLogin, ExecPlugin
 from dra_driver.kube.login import login
 
 PROXY_SCHEMES = ("http", "https")
@@ -66,7 +67,7 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
         path=path,
         server=server,
         tls=_tls(cluster, user),
-        credentials=_credentials(user, name),
+        credentials=_credentials(user, cluster, name),
         tls_server_name=cluster.text("tls-server-name"),
         proxy=proxy,
         namespace=chosen.text("namespace"),
@@ -118,6 +119,33 @@ class _Section:
         if not isinstance(value, str):
             raise self.wrong(f"{key} must be text, not {type(value).__name__}; put it in quotes")
         return value
+
+    def section(self, key: str) -> "_Section":
+        """A mapping inside; empty if it is missing. Raises Fatal for another type."""
+        return _Section(self.path, f"{self._where}, {key}", self._content.get(key))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts; empty if it is missing. Raises Fatal for another type."""
+        values = self._content.get(key) or []
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise self.wrong(f"{key} must be a list of texts; put each in quotes")
+        return tuple(values)
+
+    def variables(self, key: str) -> dict[str, str]:
+        """A list of `name` and `value`; empty if it is missing. Raises Fatal for another type."""
+        entries = self._content.get(key) or []
+        if not isinstance(entries, list):
+            raise self.wrong(f"{key} must be a list of name and value")
+        parts = [_Section(self.path, f"{self._where}, {key}", entry) for entry in entries]
+        return {part.text("name"): part.text("value") for part in parts}
+
+    def extension(self, name: str) -> object:
+        """The content of a named extension, whatever it is; None if it is missing."""
+        entries = self._content.get("extensions")
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, Mapping) and entry.get("name") == name:
+                return entry.get("extension")
+        return None
 
     def flag(self, key: str) -> bool:
         value = self._content.get(key, False)
@@ -202,21 +230,70 @@ def _tls(cluster: _Section, user: _Section) -> TlsFiles:
     return files
 
 
-def _credentials(user: _Section, context: str) -> Callable[[Callable[[], float]], Credentials]:
+def _credentials(
+    user: _Section, cluster: _Section, context: str
+) -> Callable[[Callable[[], float]], Credentials]:
     token_file = user.file("tokenFile")
     token = user.text("token")
     if token_file:
         return lambda clock: TokenFile(token_file, clock=clock)
     if token:
         return lambda _clock: FixedHeaders({"Authorization": f"Bearer {token}"})
-    for kind in ("exec", "auth-provider"):
-        if user.has(kind):
-            return lambda _clock: login(user.path, context, kind)
+    if user.has("exec"):
+        plugin = _exec_plugin(user.section("exec"), cluster, context)
+        return lambda _clock: ExecLogin(plugin)
+    if user.has("auth-provider"):
+        return lambda _clock: login(user.path, context, "auth-provider")
     if user.has("username") or user.has("password"):
         raise user.wrong(
             "it logs in by name and password, which API servers do not take since 1.19; use a token or a client certificate"
         )
     return lambda _clock: FixedHeaders()
+
+
+def _exec_plugin(entry: _Section, cluster: _Section, context: str) -> ExecPlugin:
+    version, command = entry.text("apiVersion"), entry.text("command")
+    mode = entry.text("interactiveMode") or INTERACTIVE_MODES[0]
+    if version not in VERSIONS:
+        raise entry.wrong(
+            f"apiVersion is {version!r}; it must be {' or '.join(VERSIONS)}: renew the entry with the tool of the cluster's provider"
+        )
+    if not command:
+        raise entry.wrong("command is missing; it must name the program that logs in")
+    if mode not in INTERACTIVE_MODES:
+        raise entry.wrong(f"interactiveMode is {mode!r}; it must be {', '.join(INTERACTIVE_MODES)}")
+    if "/" in command:
+        command = str(entry.path.parent / command)
+    return ExecPlugin(
+        path=entry.path,
+        context=context,
+        version=version,
+        command=command,
+        arguments=entry.texts("args"),
+        environment=entry.variables("env"),
+        install_hint=entry.text("installHint"),
+        interactive=mode,
+        cluster=_told(cluster) if entry.flag("provideClusterInfo") else None,
+    )
+
+
+def _told(cluster: _Section) -> dict[str, object]:
+    """What a login program is told about the cluster."""
+    authority, file = (
+        cluster.text("certificate-authority-data"),
+        cluster.file("certificate-authority"),
+    )
+    if file and not authority:
+        authority = base64.b64encode(file.read_bytes()).decode()
+    told: dict[str, object] = {
+        "server": cluster.text("server"),
+        "tls-server-name": cluster.text("tls-server-name"),
+        "insecure-skip-tls-verify": cluster.flag("insecure-skip-tls-verify"),
+        "certificate-authority-data": authority,
+        "proxy-url": cluster.text("proxy-url"),
+        "config": cluster.extension("client.authentication.k8s.io/exec"),
+    }
+    return {key: value for key, value in told.items() if value}
 
 
 def _refuse_plain_text(server: str, proxy: str, user: _Section) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How does the driver log in if the kubeconfig starts a program (`exec`) or uses an auth provider (OIDC)?
+"""How does the driver log in if the kubeconfig uses an auth provider (`oidc`), which kubectl has not known since 1.26?
 
 The `kubernetes` package does it. This package has 126 MB and is slow to import. So it is an optional dependency, imported only
-here and only for such a kubeconfig. The driver takes only the bearer token from it. If a login program fails, the package writes
-the reason to the root logger and does not put it into its exception. So this module listens to the root logger during the
+here and only for such a kubeconfig. The driver takes only the bearer token from it. If a login fails, the package writes
+the reason to the root logger and does not always put it into its exception. So this module listens to the root logger during the
 login, and puts the reason into the error.
 """
 
@@ -29,13 +29,13 @@ def import_kubernetes() -> ModuleType:
 def login(
     path: Path, context: str, kind: str, *, package: Callable[[], ModuleType] = import_kubernetes
 ) -> Credentials:
-    """Credentials of a user whose kubeconfig entry has `kind` ("exec" or "auth-provider"). Raises Fatal."""
+    """Credentials of a user whose kubeconfig entry has `kind` ("auth-provider"). Raises Fatal."""
     try:
         kubernetes = package()
     except ImportError as error:
         raise Fatal(
             f"kubeconfig {path}, context {context!r}: its user logs in by {kind!r}, which needs the kubernetes package; "
-            "install dra-driver[cli], or give a kubeconfig with a token or a client certificate"
+            "install the driver's package with its extra [cli], or give a kubeconfig with a token, a client certificate, or a login program (exec)"
         ) from error
     return _Login(kubernetes, path, context)
 
@@ -62,10 +62,7 @@ class _Login:
             except Exception as error:
                 raise self._failed("; ".join([*said, str(error)])) from error
         if not value:
-            raise self._failed(
-                "; ".join(said)
-                or "it produced no token (client certificates from programs are not supported)"
-            )
+            raise self._failed("; ".join(said) or "it produced no token")
         return {"Authorization": value}
 
     def forget(self) -> None:

@@ -34,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="build of the packages that it names, or not at all",
     )
+    parser.add_argument(
+        "--oci", type=Path, metavar="DIR", help="write an OCI layout as well, and print its digest"
+    )
     parser.add_argument("--table", action="store_true", help="print the table of docs/image.md")
     chosen = parser.parse_args(arguments)
     begun = time.monotonic()
@@ -44,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name=chosen.name,
             source=chosen.source.resolve(),
             given=chosen.sbom,
+            layout=chosen.oci,
         )
     except ImageError as error:
         print(f"build: {error}", file=sys.stderr)
@@ -52,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{built.path}: {built.name}, sha256:{built.identity[:12]}, {built.path.stat().st_size / 1e6:.1f} MB"
     )
+    if chosen.oci:
+        print(f"{chosen.oci}: the same as an OCI layout, {built.digest}")
     print(f"{built.sbom}: what it is made of, named in its label {sbom.LABEL}")
     print(f"built in {time.monotonic() - begun:.1f} s")
     return 0

@@ -547,6 +547,14 @@ def test_alerts_link_to_the_runbook_and_watch_this_releases_job(render: Render) 
     assert of_kind(render(), "PrometheusRule") == []
 
 
+def test_alerts_have_no_link_where_no_runbook_is_named(render: Render) -> None:
+    (rule,) = of_kind(render(values="metrics: {rules: {enabled: true}}"), "PrometheusRule")
+    (group,) = rule["spec"]["groups"]
+    assert {frozenset(one["annotations"]) for one in group["rules"]} == {
+        frozenset({"summary", "description"})
+    }
+
+
 def test_dashboards_are_found_by_grafanas_sidecar(render: Render) -> None:
     values = "metrics: {dashboards: {enabled: true, namespace: monitoring}}"
     boards = [

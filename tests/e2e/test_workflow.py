@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does actionlint find a mistake in the workflow, and does it find the ones that we make on purpose?
+"""Do actionlint and zizmor find a mistake in the workflows, and do they find the ones that we make on purpose?
 
-actionlint is built from its Go module. It knows the syntax of workflows, the runners, and which expressions are dangerous in a script.
+actionlint is built from its Go module. It knows the syntax of workflows, the runners, and which expressions are dangerous in a script. zizmor
+knows what makes a workflow attackable; it is a locked wheel, and asks nobody.
 """
 
 import subprocess
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from hack.release import tools
 from hack.testbed.onenode.products import build_commands, product
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]
-WORKFLOW = ROOT / ".github" / "workflows" / "kind-demo.yaml"
+FOLDER = ROOT / ".github" / "workflows"
+ALL = sorted(FOLDER.glob("*.yaml"))
+WORKFLOW = FOLDER / "kind-demo.yaml"
 MODULE, VERSION = "github.com/rhysd/actionlint", "1.7.12"
 MISTAKES = {
     "a runner that does not exist": ("ubuntu-24.04", "ubuntu-9.04", "is unknown"),
@@ -35,8 +39,9 @@ def lint(actionlint: Path, file: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_the_workflow_has_no_mistakes(actionlint: Path) -> None:
-    ended = lint(actionlint, WORKFLOW)
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_the_workflows_have_no_mistakes(actionlint: Path, path: Path) -> None:
+    ended = lint(actionlint, path)
     assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")
 
 
@@ -49,3 +54,40 @@ def test_a_mistake_is_found(actionlint: Path, mistake: str, tmp_path: Path) -> N
     file.write_text(text.replace(right, wrong))
     ended = lint(actionlint, file)
     assert (ended.returncode, said in ended.stdout) == (1, True), ended.stdout + ended.stderr
+
+
+def zizmor(*paths: Path) -> subprocess.CompletedProcess[str]:
+    program = tools.folder() / "bin" / "zizmor"
+    command = (program, "--offline", "--no-progress", "--format=plain", *paths)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_workflows_cannot_be_attacked_as_far_as_zizmor_knows() -> None:
+    ended = zizmor(*ALL, ROOT / ".github" / "dependabot.yml")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "No findings to report" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("@11bd71901bbe5b1630ceea73d27597364c9af683  # v4.2.2", "@v4", "unpinned-uses"),
+        ("  pull_request:", "  pull_request_target:", "dangerous-triggers"),
+        (
+            "run: make test",
+            "run: echo ${{ github.event.pull_request.title }}",
+            "template-injection",
+        ),
+    ],
+)
+def test_what_makes_a_workflow_attackable_is_found(
+    tmp_path: Path, right: str, wrong: str, said: str
+) -> None:
+    text = (FOLDER / "test.yaml").read_text()
+    assert right in text
+    file = tmp_path / ".github" / "workflows" / "test.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text.replace(right, wrong))
+    ended = zizmor(file)
+    assert ended.returncode != 0
+    assert said in ended.stdout

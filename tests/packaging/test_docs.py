@@ -72,7 +72,10 @@ OURS = (
     *("reference/kinds", "reference/settings", "reference/metrics", "reference/profiles"),
 )
 PAGES = [
-    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
+    *(
+        ROOT / f"{name}.md"
+        for name in ("README", "CONTRIBUTING", "RELEASE", "SECURITY", "CHANGELOG")
+    ),
     *(ROOT / "docs" / f"{name}.md" for name in OURS),
     ROOT / "helm" / "dra-driver" / "README.md",
 ]

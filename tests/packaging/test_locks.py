@@ -17,7 +17,7 @@ from driverimage import wheels
 from hack.testbed.onenode import products
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = ("dev", "runtime", "lock")
+LOCKS = ("dev", "runtime", "lock", "release")
 # Where pip is started; each has its test below.
 CALLERS = {
     "hack/setup",

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the workflow run what the pages say, with no more rights than it needs?"""
+"""Do the workflows run what the pages say, with no more rights than they need?"""
 
 import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from hack.release import registry
+from hack.testbed.onenode import helm
+
 ROOT = Path(__file__).resolve().parents[2]
+ALL = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 TEXT = (ROOT / ".github" / "workflows" / "kind-demo.yaml").read_text()
 WORKFLOW: dict[str, Any] = yaml.safe_load(TEXT)
 STEPS = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
@@ -29,9 +34,67 @@ def test_it_plays_the_demo_with_the_image_that_it_builds() -> None:
         assert words in (ROOT / "docs" / "kind.md").read_text()
 
 
-def test_it_may_only_read_and_runs_only_pinned_actions() -> None:
-    assert WORKFLOW["permissions"] == {"contents": "read"}
-    used = [step["uses"] for step in STEPS if "uses" in step]
-    assert used
-    assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in used)
-    assert "secrets." not in TEXT
+# What a job may besides reading, and why.
+RIGHTS = {
+    ("release.yaml", "provenance"): {"attestations", "id-token"},
+    ("release.yaml", "package"): {"id-token"},  # trusted publishing
+    ("release.yaml", "registry"): {"id-token"},  # cosign without a key
+    ("release.yaml", "page"): {"contents"},
+    ("update.yaml", "propose"): {"contents", "pull-requests"},
+}
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_a_workflow_says_that_it_has_never_run_and_its_jobs_have_no_more_rights_than_they_need(
+    path: Path,
+) -> None:
+    text = path.read_text()
+    assert text.splitlines()[1].startswith("# Never run here: ")
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {}
+    for name, job in workflow["jobs"].items():
+        written = {right for right, kind in job["permissions"].items() if kind == "write"}
+        assert written == RIGHTS.get((path.name, name), set()), name
+        assert job["timeout-minutes"] <= 120
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_actions_are_pinned_by_commit_and_keep_no_credentials(path: Path) -> None:
+    text = path.read_text()
+    used = re.findall(r"uses: (.*)$", text, re.MULTILINE)
+    assert used or path.name == "none"
+    assert [
+        line
+        for line in used
+        if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line)
+    ] == []
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+
+def test_an_action_has_one_version_everywhere() -> None:
+    used = {
+        line for path in ALL for line in re.findall(r"uses: (.*)$", path.read_text(), re.MULTILINE)
+    }
+    assert len(used) == len({line.partition("@")[0] for line in used})
+
+
+def test_only_the_registrys_job_knows_secrets() -> None:
+    found = {path.name: set(re.findall(r"secrets\.(\w+)", path.read_text())) for path in ALL}
+    assert {name: secrets for name, secrets in found.items() if secrets} == {
+        "release.yaml": {"REGISTRY_USER", "REGISTRY_PASSWORD"}
+    }
+
+
+def test_what_workflows_start_exists() -> None:
+    verbs = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for path in ALL:
+        text = path.read_text()
+        assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= verbs
+        for program in re.findall(r"(?<![\w/.])(hack/\S+)", text):
+            assert (ROOT / program).is_file(), program
+
+
+def test_the_go_programs_of_the_release_are_those_of_the_tests() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
+    assert f"helm/v4/cmd/helm@v{helm.VERSION}" in text
+    assert f"crane@v{registry.VERSION}" in text

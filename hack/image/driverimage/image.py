@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverimage import archive, assemble, bytecode, cache, debian, sbom, wheels
+from driverimage import archive, assemble, bytecode, cache, debian, oci, sbom, wheels
 from driverimage.archive import Layer
 from driverimage.sbom import Component
 from driverimage.tree import ImageError, merged, size, tar, untar
@@ -34,6 +34,8 @@ class Image:
     identity: str
     sizes: Mapping[str, Mapping[str, int]]
     sbom: Path
+    digest: str = ""
+    """Of the manifest in the OCI layout, if one was written: what a registry calls the image."""
 
 
 def constant(source: Path, name: str) -> str:
@@ -139,10 +141,11 @@ def build(
     name: str = NAME,
     source: Path = ROOT,
     given: Path | None = None,
+    layout: Path | None = None,
 ) -> Image:
     """Write the image of a source tree as a docker-archive, tagged with its version or another, and what it is made of beside it.
 
-    `given` is a bill of materials: then of these packages, or not at all.
+    `given` is a bill of materials: then of these packages, or not at all. `layout` is a folder for the same image as an OCI layout.
     """
     tag = version or version_of(source)
     lower = ground(source, given)
@@ -162,4 +165,5 @@ def build(
     identity = archive.write(output, f"{name}:{tag}", layers, config)
     beside = output.with_name(output.name.removesuffix(".tar") + sbom.SUFFIX)
     beside.write_bytes(bill)
-    return Image(output, f"{name}:{tag}", identity, sizes, beside)
+    digest = oci.write(layout, tag, layers, config) if layout else ""
+    return Image(output, f"{name}:{tag}", identity, sizes, beside, digest)

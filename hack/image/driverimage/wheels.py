@@ -75,8 +75,13 @@ def _pip_command() -> list[str]:
 
 def foreign(python: str, machine: str) -> list[str]:
     """Arguments of pip that choose wheels for the image's Python and C library."""
+    return of_platforms(python, platforms(machine))
+
+
+def of_platforms(python: str, names: Sequence[str]) -> list[str]:
+    """The same for a Python and the tags of a platform."""
     return [
-        *(f"--platform={name}" for name in platforms(machine)),
+        *(f"--platform={name}" for name in names),
         f"--python-version={python}",
         "--implementation=cp",
         f"--abi=cp{python.replace('.', '')}",
@@ -150,13 +155,18 @@ def part_of_lock(lock: str, projects: Collection[str]) -> str:
     return "".join(found.values())
 
 
+def install(lock: Path, folder: Path) -> None:
+    """Put every wheel of a lock into a folder of modules, for this Python."""
+    _pip("install", f"--target={folder}", f"--requirement={lock}")
+
+
 def install_backend(source: Path, folder: Path) -> None:
     """Put the locked build backend into a folder of modules, where no environment has it."""
     lock = source / "requirements" / "dev.txt"
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as part:
         part.write(part_of_lock(lock.read_text(), BACKEND))
         part.flush()
-        _pip("install", f"--target={folder}", f"--requirement={part.name}")
+        install(Path(part.name), folder)
 
 
 def build_driver(source: Path, folder: Path, backend: Path | None = None) -> Path:

@@ -18,7 +18,8 @@ from hack.testbed.onenode.namespaces import TestBedError, wait_until
 
 NAME = "dra-driver"
 NAMESPACE = "dra-driver"
-IMAGE_BUILDER = helm.CHART.parents[1] / "hack" / "image" / "build.py"
+CHART = helm.CHART  # `helm` is a method below
+IMAGE_BUILDER = CHART.parents[1] / "hack" / "image" / "build.py"
 BOOT_ID_INSIDE = "/etc/testbed-boot-id"
 ROLLOUT_SECONDS = 100  # less than a program on the node may take
 EXTRAS = ("extraEnv", "extraVolumes", "extraVolumeMounts")
@@ -62,9 +63,9 @@ class Release:
         command = ["env", *variables, str(helm.build()), "--namespace", NAMESPACE, *arguments]
         return self.cluster.output_of(command, check=check)
 
-    def install(self, values: Mapping[str, Any]) -> None:
+    def install(self, values: Mapping[str, Any], *, chart: Path = CHART) -> None:
         """Install the release in a namespace of its own, and wait until the driver's pod is ready."""
-        self._apply("install", values, "--create-namespace")
+        self._apply("install", values, "--create-namespace", chart=chart)
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
         """Change the release, and wait until the node runs what it says."""
@@ -79,14 +80,14 @@ class Release:
         self.helm("uninstall", self.name, "--wait", f"--timeout={ROLLOUT_SECONDS}s")
         wait_until(lambda: not self.pods(component=""), "the end of the release's pods")
 
-    def _apply(self, verb: str, values: Mapping[str, Any], *more: str) -> None:
+    def _apply(self, verb: str, values: Mapping[str, Any], *more: str, chart: Path = CHART) -> None:
         file = self._home / f"{self.name}.json"
         self._home.mkdir(exist_ok=True)
         own = _values(self.cluster)
         lists = {name: [*own[name], *values.get(name, ())] for name in EXTRAS}
         file.write_text(json.dumps({**own, **values, **lists}))
         waiting = ("--wait", f"--timeout={ROLLOUT_SECONDS}s")
-        self.helm(verb, self.name, str(helm.CHART), "--values", str(file), *waiting, *more)
+        self.helm(verb, self.name, str(chart), "--values", str(file), *waiting, *more)
 
     def pods(self, *, component: str = "driver") -> list[dict[str, Any]]:
         """The release's pods of this component or of all, the newest last."""

@@ -16,6 +16,7 @@ from dra_driver.backends import recording
 from dra_driver.cli import bundle
 from dra_driver.cli.main import main
 from dra_driver.config.settings import Settings
+from dra_driver.daemon import offline
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
@@ -154,7 +155,7 @@ def test_no_secret_is_in_it(
     log = {"event": "claim_refused", "level": "warning", "error": MARK, "timestamp": MARK}
     lines = put(root, "driver.log", f"{json.dumps(log)}\n{MARK}\nTraceback: {MARK}\n")
     taken = recording.Snapshot(backend="nvidia", facts=FACTS)
-    monkeypatch.setattr(bundle, "take_snapshot", lambda _settings: taken)
+    monkeypatch.setattr(offline, "take_snapshot", lambda _settings: taken)
     monkeypatch.setenv("DRA_DRIVER_PASSWORD", MARK)
     file, whole = bundled(root, "--node-name", "n", "--log", str(lines))
     assert MARK not in file.read_text()
@@ -183,7 +184,7 @@ def test_the_other_commands_read_it(
     api: FakeApi, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = recording.named("t4x2")
-    monkeypatch.setattr(bundle, "take_snapshot", lambda _settings: whole)
+    monkeypatch.setattr(offline, "take_snapshot", lambda _settings: whole)
     file, _ = bundled(root)
     capsys.readouterr()
     # The class of the claim has no selector, and the device is allocated: there is nothing to wait for.
@@ -220,7 +221,7 @@ def test_hardware_that_hangs_costs_the_snapshot_only(
     def hang(_settings: Settings) -> None:
         let_go.wait()
 
-    monkeypatch.setattr(bundle, "take_snapshot", hang)
+    monkeypatch.setattr(offline, "take_snapshot", hang)
     monkeypatch.setattr(bundle, "SNAPSHOT_SECONDS", 0.2)
     try:
         _, whole = bundled(root, "--kubeconfig", str(root / "none"))

@@ -2,6 +2,7 @@
 """What a kubeconfig may say, and what is said about a broken one."""
 
 import base64
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -201,7 +202,7 @@ def test_a_file_that_is_not_there_is_fatal(tmp_path: Path) -> None:
         read(path)
 
 
-# Logging in by a program
+# Logging in
 
 
 @pytest.mark.parametrize(
@@ -240,77 +241,72 @@ def test_plain_text_without_credentials_is_fine(write: Write) -> None:
     assert connection.credentials.headers() == {}
 
 
-PLUGIN = """
-import json, pathlib, sys
-counter = pathlib.Path(sys.argv[1])
-count = int(counter.read_text()) + 1
-counter.write_text(str(count))
-if sys.argv[2] == "fail":
-    sys.exit("no ticket\\x1b[31m")
-status = {"token": f"token-{count}"} if sys.argv[2] == "token" else {}
-print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}))
-"""
-
-
-def program(tmp_path: Path, what: str) -> Config:
-    (tmp_path / "plugin.py").write_text(PLUGIN)
-    (tmp_path / "counter").write_text("0")
-    return {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": sys.executable,
-            "args": [str(tmp_path / "plugin.py"), str(tmp_path / "counter"), what],
-            "interactiveMode": "Never",
-        }
-    }
+def oidc(ends: int) -> Config:
+    """A user of an old kubeconfig, with a token that ends then."""
+    parts = ({"alg": "none"}, {"exp": ends}, {})
+    token = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)  # fmt: skip
+    return {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the kubernetes package's own affairs
-def test_a_program_logs_in_and_is_asked_again_after_a_refusal(write: Write, tmp_path: Path) -> None:
-    credentials = read(write(config(user=program(tmp_path, "token")))).credentials
-    assert credentials.headers() == {"Authorization": "Bearer token-1"}
-    assert credentials.headers() == {"Authorization": "Bearer token-1"}
+def test_an_auth_provider_gives_its_token_and_is_asked_again_after_a_refusal(write: Write) -> None:
+    user = oidc(2**33)
+    path = write(config(user=user))
+    credentials = read(path).credentials
+    first = {"Authorization": f"Bearer {user['auth-provider']['config']['id-token']}"}
+    assert credentials.headers() == credentials.headers() == first
+    newer = oidc(2**33 + 1)
+    write(config(user=newer))
+    assert credentials.headers() == first
     credentials.forget()
-    assert credentials.headers() == {"Authorization": "Bearer token-2"}
+    assert credentials.headers() == {
+        "Authorization": f"Bearer {newer['auth-provider']['config']['id-token']}"
+    }
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_program_without_a_token_is_temporary(write: Write, tmp_path: Path) -> None:
-    path = write(config(user=program(tmp_path, "nothing")))
+def test_an_auth_provider_without_a_token_is_temporary(write: Write) -> None:
+    path = write(config(user={"auth-provider": {"name": "oidc", "config": {"id-token": "none"}}}))
     with pytest.raises(Temporary) as caught:
         read(path).credentials.headers()
-    assert str(caught.value).startswith(
-        f"kubeconfig {path}, context 'lab-admin': logging in failed: "
+    assert str(caught.value) == (
+        f"kubeconfig {path}, context 'lab-admin': logging in failed: it produced no token; try kubectl --kubeconfig {path} auth whoami"
     )
-    assert str(caught.value).endswith(f"; try kubectl --kubeconfig {path} auth whoami")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_program_that_fails_is_quoted_and_nothing_else_is_written(
-    write: Write, tmp_path: Path
-) -> None:
-    path = write(config(user=program(tmp_path, "fail")))
-    script = (
-        "import sys; from pathlib import Path; from dra_driver.kube.auth import connect\n"
-        "try: connect(Path(sys.argv[1]), environment={}).credentials.headers()\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
+def test_a_login_that_fails_is_quoted_and_nothing_else_is_written(tmp_path: Path) -> None:
+    script = """
+import logging, sys
+from pathlib import Path
+from types import SimpleNamespace
+from dra_driver.kube.login import login
+
+class Package(SimpleNamespace):
+    def load_kube_config(self, **_: object) -> None:
+        logging.error("no ticket\\x1b[31m")
+        raise ValueError("refused")
+
+package = Package(client=SimpleNamespace(Configuration=object))
+package.config = package
+try:
+    login(Path(sys.argv[1]), "lab-admin", "auth-provider", package=lambda: package).headers()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    path = tmp_path / "config"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script, str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     assert done.stdout == (
-        f"Temporary kubeconfig {path}, context 'lab-admin': logging in failed: exec: process returned 1. no ticket [31m; try "
+        f"Temporary kubeconfig {path}, context 'lab-admin': logging in failed: no ticket [31m; refused; try "
         f"kubectl --kubeconfig {path} auth whoami\n"
     )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_login_that_fails_is_temporary(write: Write, tmp_path: Path) -> None:
-    path = write(config(user=program(tmp_path, "token")))
+def test_a_login_that_fails_is_temporary(write: Write) -> None:
+    path = write(config(user=oidc(2**33)))
     credentials = read(path).credentials
     path.unlink()
     with pytest.raises(Temporary, match=r"logging in failed: .*; try kubectl .* auth whoami"):
@@ -322,8 +318,8 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path) -> None:
         raise ModuleNotFoundError("No module named 'kubernetes'")
 
     with pytest.raises(Fatal) as caught:
-        login(tmp_path / "config", "lab-admin", "exec", package=missing)
+        login(tmp_path / "config", "lab-admin", "auth-provider", package=missing)
     assert str(caught.value) == (
-        f"kubeconfig {tmp_path / 'config'}, context 'lab-admin': its user logs in by 'exec', which needs the kubernetes package; "
-        "install dra-driver[cli], or give a kubeconfig with a token or a client certificate"
+        f"kubeconfig {tmp_path / 'config'}, context 'lab-admin': its user logs in by 'auth-provider', which needs the kubernetes package; "
+        "install the driver's package with its extra [cli], or give a kubeconfig with a token, a client certificate, or a login program (exec)"
     )

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How does the driver log in if the kubeconfig starts a program (`exec`), as those of most managed clusters do?
+
+The program gets `KUBERNETES_EXEC_INFO` and prints an ExecCredential with a bearer token and perhaps the time when it ends. It runs
+again one minute before this time, and after the API server has refused the token. Client certificates from programs are not supported.
+Source: client.authentication.k8s.io/v1 and v1beta1; k8s.io/client-go plugin/pkg/client/auth/exec.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from dra_driver.errors import Temporary
+from dra_driver.kube.failures import excerpt
+
+VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+INTERACTIVE_MODES = ("IfAvailable", "Never", "Always")
+ANSWER_SECONDS = 300.0
+"""A person may log in with a browser meanwhile."""
+EARLY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """The `exec` of a user. `cluster` is what the program is told about the cluster; None if it is not told."""
+
+    path: Path
+    context: str
+    version: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    install_hint: str = ""
+    interactive: str = "IfAvailable"
+    cluster: Mapping[str, Any] | None = None
+
+
+class ExecLogin:
+    """Bearer tokens from the program. `now` is the time in seconds since 1970."""
+
+    def __init__(self, plugin: ExecPlugin, *, now: Callable[[], float] = time.time) -> None:
+        self._plugin = plugin
+        self._now = now
+        self._lock = Lock()
+        self._token = ""
+        self._ends = float("inf")
+
+    def headers(self) -> Mapping[str, str]:
+        with self._lock:
+            if not self._token or self._now() >= self._ends - EARLY_SECONDS:
+                self._token, self._ends = self._log_in()
+            return {"Authorization": f"Bearer {self._token}"}
+
+    def forget(self) -> None:
+        with self._lock:
+            self._token = ""
+
+    def _log_in(self) -> tuple[str, float]:
+        plugin, person = self._plugin, sys.stdin is not None and sys.stdin.isatty()
+        if plugin.interactive == "Always" and not person:
+            raise self._failed("it wants to ask a person, and standard input is no terminal")
+        person = person and plugin.interactive != "Never"
+        spec = {"interactive": person, **({"cluster": plugin.cluster} if plugin.cluster else {})}
+        asked = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec}
+        variables = {"KUBERNETES_EXEC_INFO": json.dumps(asked)}
+        try:
+            ended = subprocess.run(  # noqa: S603 - the program that the user's kubeconfig names, as kubectl runs it
+                [plugin.command, *plugin.arguments],
+                env={**os.environ, **plugin.environment, **variables},
+                stdin=None if person else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if person else subprocess.PIPE,
+                check=False,
+                timeout=ANSWER_SECONDS,
+            )
+        except FileNotFoundError as error:
+            hint = f"; {excerpt(plugin.install_hint.encode())}" if plugin.install_hint else ""
+            raise self._failed(f"there is no program {plugin.command}{hint}") from error
+        except subprocess.TimeoutExpired as error:
+            raise self._failed(f"it did not end within {ANSWER_SECONDS:.0f} s") from error
+        except (OSError, ValueError) as error:
+            raise self._failed(f"it cannot be started: {error}") from error
+        if ended.returncode != 0:
+            raise self._failed(
+                f"it ended with {ended.returncode}: {excerpt(ended.stderr or b'') or 'it said nothing'}"
+            )
+        return self._read(ended.stdout)
+
+    def _read(self, answer: bytes) -> tuple[str, float]:
+        """The token, and when it ends. What the program printed may be a secret, so no message has it."""
+        try:
+            document = json.loads(answer)
+            version, status = document["apiVersion"], document["status"]
+            token, ends = status.get("token", ""), status.get("expirationTimestamp")
+            until = datetime.fromisoformat(ends).timestamp() if ends else float("inf")
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise self._failed(
+                f"it printed no ExecCredential with a status ({type(error).__name__})"
+            ) from error
+        if version != self._plugin.version:
+            raise self._failed(
+                f"it answered in apiVersion {excerpt(str(version).encode())}, and the kubeconfig wants {self._plugin.version}"
+            )
+        if (
+            not isinstance(token, str)
+            or not token.isascii()
+            or not token.isprintable()
+            or not token
+        ):
+            raise self._failed(
+                "it printed no token (client certificates from programs are not supported); try kubectl proxy"
+            )
+        return token, until
+
+    def _failed(self, found: str) -> Temporary:
+        plugin = self._plugin
+        return Temporary(
+            f"kubeconfig {plugin.path}, context {plugin.context!r}: logging in with {plugin.command} failed: {found}; try "
+            f"kubectl --kubeconfig {plugin.path} auth whoami"
+        )

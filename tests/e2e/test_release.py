@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Do helm, a registry, Krew, pipx and a bare Python take what a release consists of?
+
+No cluster is needed for this. Helm, krew, crane and the registry are built from their Go modules, pipx is a locked wheel.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dra_driver import IMAGE, __version__
+from dra_driver.testing.fake_api import FakeApi
+from hack.release import chart, distributions, image, krew, registry, tools
+from hack.testbed.onenode import helm
+from hack.testbed.onenode.products import build_commands, product
+from tests.support.fleet_api import write_record
+
+pytestmark = pytest.mark.real
+ROOT = Path(__file__).resolve().parents[2]
+KREW, KREW_VERSION = "sigs.k8s.io/krew", "0.4.3"
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: old}
+spec:
+  containers:
+  - {name: main, image: busybox, resources: {limits: {nvidia.com/gpu: 2}}}
+"""
+LARGEST_ARCHIVE = 16e6
+WHERE = ("--namespace", "dra", "--api-versions", "resource.k8s.io/v1/ResourceSlice")
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dist")
+
+
+def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run(
+        [str(word) for word in command],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, (command, ended.stdout, ended.stderr)
+    return ended
+
+
+# The chart
+
+
+@pytest.fixture(scope="module")
+def packed(dist: Path) -> Path:
+    return chart.package(ROOT, dist, __version__, date=distributions.date())
+
+
+def test_helm_renders_the_packed_chart_as_it_renders_the_folder(
+    packed: Path, tmp_path: Path
+) -> None:
+    values = (
+        *WHERE,
+        "--set",
+        "backends.simulated.profile=h100x8",
+        "--set",
+        "metrics.rules.enabled=true",
+    )
+    said = [
+        helm.helm("template", "dra-driver", str(one), *values, home=tmp_path)
+        for one in (packed, helm.CHART)
+    ]
+    assert [one.returncode for one in said] == [0, 0]
+    assert said[0].stdout == said[1].stdout
+    linted = helm.helm("lint", "--strict", str(packed), home=tmp_path)
+    assert linted.returncode == 0, linted.stdout
+
+
+def test_the_packed_chart_has_the_files_that_helm_would_pack(packed: Path, tmp_path: Path) -> None:
+    ended = helm.helm("package", str(helm.CHART), "--destination", str(tmp_path), home=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+
+    def files(archive: Path) -> set[str]:
+        with tarfile.open(archive) as opened:
+            return {member.name for member in opened if member.isfile()}
+
+    assert files(packed) - files(tmp_path / packed.name) == {"dra-driver/LICENSE"}
+    assert files(tmp_path / packed.name) <= files(packed)
+
+
+def test_the_chart_can_be_pushed_and_is_installed_from_a_registry(
+    packed: Path, tmp_path: Path
+) -> None:
+    with registry.serving() as host:
+        where = f"oci://{host}/charts"
+        pushed = helm.helm("push", str(packed), where, "--plain-http", home=tmp_path)
+        assert pushed.returncode == 0, pushed.stderr
+        named = (f"{where}/dra-driver", "--version", __version__, "--plain-http")
+        pulled = helm.helm("pull", *named, "--destination", str(tmp_path), home=tmp_path)
+        assert pulled.returncode == 0, pulled.stderr
+        shown = helm.helm("template", "dra-driver", *named, *WHERE, home=tmp_path)
+    assert (tmp_path / packed.name).read_bytes() == packed.read_bytes()
+    local = helm.helm("template", "dra-driver", str(packed), *WHERE, home=tmp_path)
+    assert (shown.returncode, shown.stdout) == (0, local.stdout)
+
+
+# The image
+
+
+def test_the_image_has_its_printed_digest_in_a_registry(dist: Path) -> None:
+    digest = image.write(dist, __version__)
+    again = image.write(dist, __version__)
+    with registry.serving() as host:
+        name = f"{host}/{IMAGE}:{__version__}"
+        pushed = run(registry.crane(), "push", "--insecure", dist / image.LAYOUT, name).stdout
+        config = json.loads(run(registry.crane(), "config", "--insecure", name).stdout)
+        run(registry.crane(), "validate", "--insecure", "--remote", name)
+    assert again == digest
+    assert pushed.strip() == f"{host}/{IMAGE}@{digest}"
+    with tarfile.open(dist / image.ARCHIVE) as archive:
+        (listed,) = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type] # a file
+        assert json.load(archive.extractfile(listed["Config"])) == config  # type: ignore[arg-type] # a file
+
+
+# kubectl dra
+
+
+@pytest.fixture(scope="module")
+def plugin(dist: Path) -> Path:
+    return krew.write(ROOT, dist, __version__, date=distributions.date())
+
+
+@pytest.fixture(scope="module")
+def record(dist: Path) -> Path:
+    path = dist / "record.json"
+    write_record(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bare(plugin: Path, dist: Path) -> Callable[..., tuple[int, str, str]]:
+    """Runs the unpacked archive with a Python that sees no installed package, in an empty environment."""
+    folder = dist / "unpacked"
+    with tarfile.open(plugin) as opened:
+        opened.extractall(folder, filter="data")
+    python = Path(sys.executable).resolve()
+
+    def run_(*words: object) -> tuple[int, str, str]:
+        command = [python, "-I", "-S", folder / krew.PROGRAM, *map(str, words)]
+        surroundings = {"PATH": "/usr/bin:/bin", "HOME": str(dist), "COLUMNS": "200"}
+        ended = subprocess.run(
+            command, env=surroundings, capture_output=True, text=True, check=False
+        )
+        return ended.returncode, ended.stdout, ended.stderr
+
+    return run_
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("devices", "-o", "wide"),
+        ("claims", "-A"),
+        ("free",),
+        ("usage", "--by", "product"),
+        ("explain", "claim/next", "-n", "team"),
+        ("why", "-A"),
+        ("migration",),
+        ("version", "-o", "json"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_bare_python_gives_the_answers_of_the_package(
+    bare: Callable[..., tuple[int, str, str]], record: Path, words: tuple[str, ...]
+) -> None:
+    installed = subprocess.run(
+        [Path(sys.executable).parent / krew.PROGRAM, *words, "--from", record],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(record.parent), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert installed.returncode in (0, 1), installed.stderr
+    assert bare(*words, "--from", record) == (
+        installed.returncode,
+        installed.stdout,
+        installed.stderr,
+    )
+
+
+def test_a_bare_python_checks_converts_and_diagnoses(
+    bare: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD)
+    assert bare("check", ROOT / "deviceclasses" / "examples" / "gpu.yaml") == (
+        0,
+        "1 file: nothing found\n",
+        "",
+    )
+    code, said, _ = bare("convert", file)
+    assert code in (0, 3)
+    assert "resourceClaimTemplateName" in said
+    with FakeApi() as api:
+        api.put("nodes", {"metadata": {"name": "n1"}})
+        api.kubeconfig(tmp_path / "config")
+        code, said, _ = bare("doctor", "--kubeconfig", tmp_path / "config", "--node", "n1")
+        assert code in (0, 1, 3)
+        assert said
+        code, said, _ = bare("version", "--kubeconfig", tmp_path / "config")
+    assert code == 0
+    assert __version__ in said
+
+
+def test_the_archive_is_the_same_bytes_each_time_and_small(plugin: Path, tmp_path: Path) -> None:
+    again = krew.write(ROOT, tmp_path, __version__, date=distributions.date())
+    assert again.read_bytes() == plugin.read_bytes()
+    assert plugin.stat().st_size < LARGEST_ARCHIVE
+    with tarfile.open(plugin) as opened:
+        folders = {name.split("/")[1] for name in opened.getnames() if name.startswith("compiled/")}
+    assert folders == {f"{one}-{python}" for one in krew.PLATFORMS for python in krew.PYTHONS}
+
+
+def test_krew_takes_the_manifest_and_installs_the_archive(
+    plugin: Path, dist: Path, record: Path, tmp_path: Path
+) -> None:
+    flags = "-s -w"
+    commands = tuple(f"{KREW}/cmd/{name}" for name in ("krew", "validate-krew-manifest"))
+    make = build_commands(KREW, KREW_VERSION, commands, ldflags=flags)
+    programs = product("krew", KREW_VERSION, make, recipe=flags.encode())
+    manifest = dist / krew.MANIFEST
+    root = {"KREW_ROOT": str(tmp_path / "krew"), "KREW_NO_UPGRADE_CHECK": "1"}
+    run(programs / "validate-krew-manifest", "-manifest", manifest, "-skip-install", **root)
+    # Krew asks git whether there is an index, and never reads it here.
+    (tmp_path / "krew" / "index" / "default").mkdir(parents=True)
+    install = ("install", "--manifest", manifest, "--archive", plugin)
+    run(programs / "krew", *install, **root)
+    program = tmp_path / "krew" / "bin" / krew.PROGRAM
+    assert program.is_symlink()
+    path = f"{tmp_path}:/usr/bin:/bin"
+    (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
+    assert "gpu-0" in run(program, "devices", "--from", record, PATH=path).stdout
+
+
+# pipx
+
+
+def test_pipx_installs_the_wheel_and_its_extra(tmp_path: Path, record: Path) -> None:
+    wheel = distributions.build(tmp_path / "dist")["wheel"]
+    homes = {
+        name: str(tmp_path / name.lower())
+        for name in ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR", "PIPX_COMPLETION_DIR")
+    }
+    surroundings = {**homes, "PYTHONPATH": tools.environment()["PYTHONPATH"]}
+    run(sys.executable, "-m", "pipx", "install", wheel, **surroundings)
+    programs = Path(homes["PIPX_BIN_DIR"])
+    assert {path.name for path in programs.iterdir()} == {
+        *("dra-driver", "kubectl-dra", "kubectl_complete-dra"),
+    }
+    found = run(programs / "kubectl-dra", "devices", "--from", record, PYTHONPATH="").stdout
+    assert "gpu-0" in found
+    assert __version__ in run(programs / "dra-driver", "--version", PYTHONPATH="").stdout
+    shutil.rmtree(tmp_path / "pipx_home")
+    run(sys.executable, "-m", "pipx", "install", "--force", f"{wheel}[cli]", **surroundings)
+    [python] = (tmp_path / "pipx_home" / "venvs").glob("*/bin/python")
+    run(python, "-c", "import kubernetes", PYTHONPATH="")

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a kubeconfig with a login program log in, by the rules of client.authentication.k8s.io? Real programs are started."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dra_driver.errors import Fatal, Temporary
+from dra_driver.kube.connection import Credentials
+from dra_driver.kube.exec_login import VERSIONS, ExecLogin, ExecPlugin
+from dra_driver.kube.kubeconfig import load_kubeconfig
+
+Object = dict[str, Any]
+Write = Callable[..., Path]
+PROGRAM = """
+import json, os, pathlib, sys
+here = pathlib.Path(__file__).parent
+calls = here / "calls"
+calls.write_text(calls.read_text() + os.environ["KUBERNETES_EXEC_INFO"] + "\\n" if calls.exists() else os.environ["KUBERNETES_EXEC_INFO"] + "\\n")
+what = json.loads((here / "answer.json").read_text())
+if "exit" in what:
+    sys.exit(what["exit"])
+if "raw" in what:
+    print(what["raw"])
+else:
+    count = len(calls.read_text().splitlines())
+    status = {"token": f"token-{count}-{os.environ.get('TEAM', '')}-{''.join(sys.argv[1:])}", **what.get("status", {})}
+    version = what.get("apiVersion", json.loads(os.environ["KUBERNETES_EXEC_INFO"])["apiVersion"])
+    print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a kubeconfig beside a program that answers as it is told."""
+
+    def write_(answer: Object | None = None, cluster: Object | None = None, **entry: Any) -> Path:
+        program = tmp_path / "login"
+        program.write_text(f"#!{sys.executable}\n{PROGRAM}")
+        program.chmod(0o755)
+        (tmp_path / "answer.json").write_text(json.dumps(answer or {}))
+        user = {"apiVersion": VERSIONS[0], "command": "./login", **entry}
+        content = {
+            "clusters": [{"name": "lab", "cluster": {"server": "https://lab", **(cluster or {})}}],
+            "users": [{"name": "admin", "user": {"exec": user}}],
+            "contexts": [{"name": "here", "context": {"cluster": "lab", "user": "admin"}}],
+            "current-context": "here",
+        }
+        path = tmp_path / "config"
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    return write_
+
+
+def credentials(path: Path) -> Credentials:
+    return load_kubeconfig(path).credentials(lambda: 0.0)
+
+
+def calls(tmp_path: Path) -> list[Object]:
+    return [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+
+
+def bearer(token: str) -> Object:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_program_logs_in_once_and_again_after_a_refusal(
+    write: Write, tmp_path: Path, version: str
+) -> None:
+    env = [{"name": "TEAM", "value": "gpu"}]
+    found = credentials(write(apiVersion=version, args=["get", "token"], env=env))
+    assert found.headers() == found.headers() == bearer("token-1-gpu-gettoken")
+    found.forget()
+    assert found.headers() == bearer("token-2-gpu-gettoken")
+    told = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    assert calls(tmp_path) == [told, told]
+
+
+def test_a_token_is_renewed_a_minute_before_it_ends(write: Write) -> None:
+    answer = {"status": {"expirationTimestamp": "2026-01-01T00:10:00Z"}}
+    path, now = write(answer), [0.0]
+    plugin = ExecPlugin(path, "here", VERSIONS[0], str(path.parent / "login"))
+    found = ExecLogin(plugin, now=lambda: now[0])
+    ends = 1767226200.0
+    now[0] = ends - 61
+    assert found.headers() == found.headers() == bearer("token-1--")
+    now[0] = ends - 60
+    assert found.headers() == bearer("token-2--")
+
+
+def test_a_program_that_wants_it_is_told_about_the_cluster(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("pem")
+    cluster = {
+        "certificate-authority": "ca.pem",
+        "tls-server-name": "lab.example.com",
+        "proxy-url": "http://proxy.example.com:3128",
+        "extensions": [
+            {"name": "other", "extension": 1},
+            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "lab"}},
+        ],
+    }
+    path = write(None, cluster, provideClusterInfo=True, interactiveMode="Never")
+    credentials(path).headers()
+    assert calls(tmp_path)[0]["spec"]["cluster"] == {
+        "server": "https://lab",
+        "tls-server-name": "lab.example.com",
+        "certificate-authority-data": "cGVt",
+        "proxy-url": "http://proxy.example.com:3128",
+        "config": {"audience": "lab"},
+    }
+
+
+def test_a_program_on_the_path_needs_no_folder(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert credentials(write(command="login")).headers() == bearer("token-1--")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"exit": "no ticket\x1b[31m"}, "it ended with 1: no ticket [31m"),
+        ({"exit": 7}, "it ended with 7: it said nothing"),
+        ({"raw": "hunter2"}, "it printed no ExecCredential with a status (JSONDecodeError)"),
+        ({"raw": "[]"}, "it printed no ExecCredential with a status (TypeError)"),
+        ({"raw": "{}"}, "it printed no ExecCredential with a status (KeyError)"),
+        (
+            {"status": {"expirationTimestamp": "soon"}},
+            "it printed no ExecCredential with a status (ValueError)",
+        ),
+        (
+            {"apiVersion": "v9"},
+            f"it answered in apiVersion v9, and the kubeconfig wants {VERSIONS[0]}",
+        ),
+        (
+            {"status": {"token": "", "clientCertificateData": "PEM"}},
+            "it printed no token (client certificates from programs are not supported); try kubectl proxy",
+        ),
+        (
+            {"status": {"token": "a\nb"}},
+            "it printed no token (client certificates from programs are not supported); try kubectl proxy",
+        ),
+    ],
+)
+def test_a_program_without_a_token_is_temporary_and_what_it_printed_stays_unsaid(
+    write: Write, answer: Object, said: str
+) -> None:
+    path = write(answer)
+    with pytest.raises(Temporary) as caught:
+        credentials(path).headers()
+    assert str(caught.value) == (
+        f"kubeconfig {path}, context 'here': logging in with {path.parent}/login failed: {said}; try "
+        f"kubectl --kubeconfig {path} auth whoami"
+    )
+
+
+def test_a_missing_program_is_told_with_its_hint(write: Write) -> None:
+    path = write(command="no-such-login", installHint="install the lab's tools")
+    with pytest.raises(
+        Temporary, match="no program no-such-login; install the lab's tools; try kubectl"
+    ):
+        credentials(path).headers()
+    with pytest.raises(Temporary, match="no program no-such-login; try kubectl"):
+        credentials(write(command="no-such-login")).headers()
+
+
+def test_a_program_that_cannot_be_started_or_does_not_end_is_temporary(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Temporary, match="it cannot be started: "):
+        credentials(write(command="./answer.json")).headers()
+    monkeypatch.setattr("dra_driver.kube.exec_login.ANSWER_SECONDS", 0.01)
+    with pytest.raises(Temporary, match="it did not end within 0 s"):
+        credentials(write()).headers()
+
+
+def test_a_program_that_must_ask_a_person_needs_a_terminal(write: Write, tmp_path: Path) -> None:
+    path = write(interactiveMode="Always")
+    script = (
+        "import sys; from pathlib import Path; from dra_driver.kube.kubeconfig import load_kubeconfig\n"
+        "try: print(load_kubeconfig(Path(sys.argv[1])).credentials(lambda: 0.0).headers())\n"
+        "except Exception as error: print(error)"
+    )
+    command = [sys.executable, "-c", script, str(path)]
+
+    def said(stdin: int) -> str:
+        return subprocess.run(
+            command, stdin=stdin, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "it wants to ask a person, and standard input is no terminal" in said(subprocess.DEVNULL)
+    master, terminal = pty.openpty()
+    try:
+        assert "token-1" in said(terminal)
+    finally:
+        os.close(master)
+        os.close(terminal)
+    assert calls(tmp_path)[0]["spec"]["interactive"] is True
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            {"apiVersion": "client.authentication.k8s.io/v1alpha1"},
+            "apiVersion is 'client.authentication.k8s.io/v1alpha1'; it must be ",
+        ),
+        ({"command": ""}, "command is missing"),
+        ({"command": 3}, "command must be text"),
+        ({"interactiveMode": "Sometimes"}, "interactiveMode is 'Sometimes'; it must be "),
+        ({"args": "get"}, "args must be a list of texts"),
+        ({"args": [1]}, "args must be a list of texts"),
+        ({"env": {"A": "b"}}, "env must be a list of name and value"),
+        ({"env": ["A"]}, "env: it must be a YAML mapping"),
+        ({"provideClusterInfo": "yes"}, "provideClusterInfo must be true or false"),
+    ],
+)
+def test_an_entry_with_a_mistake_names_it(write: Write, entry: Object, said: str) -> None:
+    path = write(**entry)
+    with pytest.raises(Fatal) as caught:
+        load_kubeconfig(path)
+    assert str(caught.value).startswith(f"kubeconfig {path}, user 'admin', exec")
+    assert said in str(caught.value)
