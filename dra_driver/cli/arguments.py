@@ -152,6 +152,13 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--force", action="store_true", help="overwrite the file of --bundle")
     parser.add_argument(
+        "--from",
+        dest="record",
+        default="",
+        metavar="FILE",
+        help="ask a file of --bundle about its node, or with --node a file of `dra-driver record` about a node of its cluster",
+    )
+    parser.add_argument(
         "--log",
         default="",
         metavar="FILE",
