@@ -52,6 +52,16 @@ class DriverOnHost:
 
 
 @dataclass(frozen=True, slots=True)
+class Accelerator:
+    """An accelerator of another vendor on the PCI bus, its kernel driver ("" for none), and its device files with their modes."""
+
+    vendor: str
+    address: str
+    driver: str
+    files: tuple[tuple[Place, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeAnswer:
     """What a container runtime says over CRI. `config` is what it runs with, as it shows it; empty if it does not."""
 

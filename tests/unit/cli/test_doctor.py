@@ -116,6 +116,7 @@ def test_a_healthy_node(root: Path, doctor: Doctor, capsys: pytest.CaptureFixtur
     assert {name for kind, name in found if kind == "ok"} == {
         *("gpu-driver", "device-files", "container-runtime", "cdi-files", "imex", "kubelet"),
         *("driver", "device-plugins", "state-file", "held-devices", "cgroups", "disk"),
+        "other-accelerators",
     }
 
 
@@ -137,7 +138,7 @@ def test_text(root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]) ->
     assert doctor() == 1
     out = capsys.readouterr().out
     assert out.startswith(TEXT)
-    assert out.splitlines()[-1] == ("this node: 2 problems, 1 could not be looked at, 10 fine")
+    assert out.splitlines()[-1] == ("this node: 2 problems, 1 could not be looked at, 11 fine")
     assert "fine: " not in out
     assert doctor("-v") == 1
     lines = capsys.readouterr().out.splitlines()
