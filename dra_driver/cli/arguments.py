@@ -5,9 +5,9 @@
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS
+from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS, Option
 from dra_driver.model.exit_codes import COMMANDS, summary
 
 CLEANUP_FLAGS = {
@@ -21,6 +21,7 @@ SNAPSHOT_FLAGS = {
 SHELLS = ("bash", "zsh", "fish")
 LINES = "lines"  # the output of --json
 EXPLAIN_SECONDS = 60.0
+PENDING_SECONDS = 300.0
 MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
 
 
@@ -69,6 +70,8 @@ def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
             _add_manifests(command, parser)
         case "migration":
             add_migration(parser)
+        case "pending-events":
+            _add_pending_events(parser)
         case "demo":
             _add_demo(parser)
         case "hardware":
@@ -148,6 +151,13 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
         help="write everything that was found to one file for a bug report, without secrets; `explain --from` and `--backend recorded` read it",
     )
     parser.add_argument("--force", action="store_true", help="overwrite the file of --bundle")
+    parser.add_argument(
+        "--from",
+        dest="record",
+        default="",
+        metavar="FILE",
+        help="ask a file of --bundle about its node, or with --node a file of `dra-driver record` about a node of its cluster",
+    )
     parser.add_argument(
         "--log",
         default="",
@@ -298,6 +308,42 @@ def add_migration(parser: argparse.ArgumentParser) -> None:
     add_record(parser)
     add_output(parser, lines="one line of JSON for each node")
     add_cluster(parser)
+
+
+def _add_pending_events(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        f"{parser.epilog}. docs/pending.md has the Events, and how the chart installs it"
+    )
+    parser.add_argument(
+        "--after",
+        type=seconds,
+        default=PENDING_SECONDS,
+        metavar="SECONDS",
+        help=f"for so long a pod may wait before anything is said (default: {PENDING_SECONDS:g})",
+    )
+    for name in ("http_address", "log_level", "log_format"):
+        option = next(one for one in OPTIONS if one.name == name)
+        parser.add_argument(
+            option.flag,
+            dest=name,
+            type=_as_argument(option),
+            default=option.default,
+            metavar="VALUE",
+            help=f"{option.help} (default: {option.default})",
+        )
+    add_cluster(parser)
+
+
+def _as_argument(option: Option) -> Callable[[str], object]:
+    """Return what parses the value of a setting that is only an argument here."""
+
+    def parse(text: str) -> object:
+        try:
+            return option.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse
 
 
 def add_output(

@@ -2,7 +2,7 @@
 """`dra-driver doctor`: what is wrong on this node, what does it mean, and which command mends it?
 
 It looks at this machine, or at the one whose / is at --root, and asks the API server about its node. With --node it only asks the API
-server, from anywhere. It changes nothing.
+server, from anywhere; with --from it asks a file. It changes nothing.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from dra_driver.cli import arguments, bundle, cluster, render
 from dra_driver.cli.checks import Check, run_checks
 from dra_driver.cli.destination import Destination
 from dra_driver.cli.doctor_cluster import ClusterLook
+from dra_driver.cli.doctor_record import diagnosis_of
 from dra_driver.cli.main import KUBECTL
 from dra_driver.cli.render_doctor import lines
 from dra_driver.cli.settings import settings_from
@@ -32,9 +33,15 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the checks and print what they find. Returns the exit code."""
-    if not chosen.node and chosen.parser.prog.startswith(KUBECTL):
+    if not (chosen.node or chosen.record) and chosen.parser.prog.startswith(KUBECTL):
         chosen.parser.error("name the node: --node NODE; `dra-driver doctor` looks at this machine")
+    if chosen.record and (chosen.bundle or chosen.root):
+        chosen.parser.error("--from reads a file, so it goes neither with --bundle nor with --root")
     settings = settings_from(chosen, named=False, options_of=options_of)
+    if chosen.record:
+        found = diagnosis_of(chosen.record, NodeName(chosen.node), settings.node.driver)
+        _show(found, chosen)
+        return found.exit_code
     account = _account(chosen)
     destination = Destination.of(chosen.bundle, force=chosen.force) if chosen.bundle else None
     node = NodeName(chosen.node or settings.node.name)

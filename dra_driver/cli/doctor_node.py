@@ -12,10 +12,12 @@ from dra_driver.config.settings import Settings
 from dra_driver.daemon.dependencies import STATE_FILE, pod_cgroups
 from dra_driver.daemon.host import Host, claims_of, kubelet_of, own_resources
 from dra_driver.daemon.offline import node_files
+from dra_driver.daemon.other_vendors import accelerators
 from dra_driver.doctor import host as host_rules
 from dra_driver.doctor import kubelet as kubelet_rules
 from dra_driver.doctor import runtime
 from dra_driver.doctor.findings import Finding, unknown
+from dra_driver.doctor.other_vendors import VENDORS, judge_others
 from dra_driver.kubelet.pod_resources import allocatable
 from dra_driver.model.host import KubeletOnHost
 from dra_driver.model.state import Unknown
@@ -47,6 +49,9 @@ def node_checks(
     yield of_host("gpu-driver", "/sys", lambda: host_rules.judge_driver(examine(root, driver_root)))
     yield of_host(
         "device-files", "/dev", lambda: host_rules.judge_device_files(examine(root, driver_root))
+    )
+    yield of_host(
+        "other-accelerators", "/sys", lambda: judge_others(tuple(accelerators(root, VENDORS)))
     )
     yield of_host(
         "container-runtime",

@@ -85,6 +85,19 @@ class Kept:
 
 def record(name: str) -> ClusterState:
     """Read the cluster state from a file of `dra-driver record`. Raises Permanent if the file cannot be read."""
+    content = recorded_text(name)
+    try:
+        with more_memory(LEAST_FOR_A_RECORD + (RECORD_COSTS - 1) * len(content)):
+            return decode(content, source=name)
+    except MemoryError as error:
+        raise Permanent(
+            f"cannot read the record {name}: its {len(content):,} bytes need more than {RECORD_COSTS} times as much memory; "
+            "the record of a real cluster needs much less, so the file is damaged or was made to do harm"
+        ) from error
+
+
+def recorded_text(name: str) -> bytes:
+    """Return the content of a record's file. Raises Permanent if it cannot be read, or is too large."""
     try:
         with Path(name).open("rb") as file:
             content = file.read(LARGEST_RECORD + 1)
@@ -94,14 +107,7 @@ def record(name: str) -> ClusterState:
         raise Permanent(
             f"cannot read the record {name}: it is larger than {LARGEST_RECORD:,} bytes"
         )
-    try:
-        with more_memory(LEAST_FOR_A_RECORD + (RECORD_COSTS - 1) * len(content)):
-            return decode(content, source=name)
-    except MemoryError as error:
-        raise Permanent(
-            f"cannot read the record {name}: its {len(content):,} bytes need more than {RECORD_COSTS} times as much memory; "
-            "the record of a real cluster needs much less, so the file is damaged or was made to do harm"
-        ) from error
+    return content
 
 
 def _files(name: str, *, recursive: bool) -> Iterator[str]:

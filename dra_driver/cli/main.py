@@ -28,6 +28,7 @@ COMMANDS = {
     "check": "say what is wrong with manifests: limits, selectors, names, references, older forms; correct them",
     "convert": "turn pods that ask a device plugin for GPUs into pods with claims",
     "record": "save the cluster state that `explain` needs to a file, without secrets",
+    "pending-events": "write a Warning Event on each pod that waits for devices longer than a while: what is in the way",
     "migration": "say which nodes still use device plugins, what blocks them, and what to move next",
     "snapshot": "save what this node's hardware answers to a file, which `--backend recorded` plays",
     "release": "release the devices of an ended claim that the driver still holds",
@@ -149,7 +150,7 @@ def _run(given: Sequence[str], program: str, commands: "Mapping[str, str]") -> i
         # The parser of the command, not the one of all commands: its usage shows what the command takes.
         chosen.parser.refuse(rest)
     home = KUBECTL_MODULES.get(command, command) if program == KUBECTL else command
-    module = _imported(f"dra_driver.cli.{home}")
+    module = _imported(f"dra_driver.cli.{home.replace('-', '_')}")
     try:
         code: int = module.run(chosen)
     except DriverError as error:

@@ -17,6 +17,8 @@ _WORDS: dict[Severity, str] = {
     "ok": "fine",
 }
 
+_SEEN = {"node": "", "cluster": ", as the API server shows it", "record": ", as it was recorded"}
+
 
 def lines(found: Diagnosis, *, width: int, color: bool, everything: bool) -> Iterator[str]:
     """Yield the answer as lines of at most `width` characters; with `everything` also what is fine."""
@@ -28,7 +30,7 @@ def lines(found: Diagnosis, *, width: int, color: bool, everything: bool) -> Ite
         yield from _finding(one, width, color=color)
         yield ""
     where = f"node {found.node}" if found.node else "this node"
-    seen = "" if found.seen_from == "node" else ", as the API server shows it"
+    seen = _SEEN[found.seen_from]
     yield bold(f"{where}{seen}: {counted(found.findings) or 'nothing was looked at'}", color=color)
 
 

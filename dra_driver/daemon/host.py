@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from io import BytesIO
@@ -20,6 +20,7 @@ from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.config.settings import KubeletSettings, Settings
 from dra_driver.daemon.dependencies import STATE_FILE
 from dra_driver.errors import DriverError
+from dra_driver.kubelet.container_runtime import runtime_at
 from dra_driver.kubelet.foreign import foreign_plugins
 from dra_driver.kubelet.pod_resources import allocatable
 from dra_driver.model.host import (
@@ -27,6 +28,7 @@ from dra_driver.model.host import (
     KubeletOnHost,
     Place,
     PlaceKind,
+    RuntimeAnswer,
     RuntimeOnHost,
     Space,
 )
@@ -131,17 +133,27 @@ class Host:
                 continue
             files[path] = text
             waiting += islice(self._imports(path, text), _MOST_FILES)
-        there = (one for one in RUNTIME_SOCKETS if self.place(one).kind is PlaceKind.SOCKET)
+        there = [one for one in RUNTIME_SOCKETS if self.place(one).kind is PlaceKind.SOCKET]
+        endpoint = self._endpoint()
         folder = cdi_dir.rstrip("/")
         return RuntimeOnHost(
             sockets=tuple(there),
-            endpoint=self._endpoint(),
+            endpoint=endpoint,
             files=files,
             unreadable=tuple(unreadable),
             cdi_dir=folder,
             cdi_aliases=tuple(self._aliases(folder)),
             version=version,
+            answers=dict(self._answers({endpoint.removeprefix("unix://"), *there} - {""})),
         )
+
+    def _answers(self, sockets: Collection[str]) -> Iterator[tuple[str, RuntimeAnswer]]:
+        """Ask the runtimes. One that does not answer, or may not be asked by this user, is judged by its files."""
+        for socket in sorted(sockets):
+            if self.place(socket).kind is PlaceKind.SOCKET:
+                said = runtime_at(self.outside(Path(socket)))
+                if isinstance(said, RuntimeAnswer):
+                    yield socket, said
 
     def kubelet_gates(self) -> Mapping[str, bool]:
         """Return the feature gates that the kubelet's configuration file sets; none if there is no such file."""

@@ -34,13 +34,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The answer of `doctor -o json`. `from`: "node" (this machine was looked at) or "cluster" (only the API server was asked)."""
+    """The answer of `doctor -o json`. `from`: "node" (this machine was looked at), "cluster" (only the API server was asked), or "record" (a file)."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = NODE_DIAGNOSIS_KIND
     node: str
     driver: str
-    seen_from: Literal["node", "cluster"] = msgspec.field(name="from")
+    seen_from: Literal["node", "cluster", "record"] = msgspec.field(name="from")
     findings: tuple[Finding, ...]
 
     @property

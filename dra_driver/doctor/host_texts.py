@@ -12,6 +12,9 @@ HOST_CHECKS: Mapping[str, Check] = {
         "Has each GPU its kernel driver, and are the libraries of the same version there?", _MOUNT
     ),
     "device-files": Check("Are the device files of the GPUs device files?", _MOUNT),
+    "other-accelerators": Check(
+        "Have accelerators of AMD, Intel and Gaudi their kernel drivers and device files?", _MOUNT
+    ),
     "container-runtime": Check(
         "Which container runtime does the kubelet use, and does it read the driver's CDI files?",
         _MOUNT,
@@ -68,6 +71,30 @@ HOST_TEXTS: Mapping[str, Text] = {
         "containers with a claim get the device all the same; programs on the host, and pods with a hostPath volume, do not find it",
         "let nvidia-smi make the device files",
         "nvidia-smi -L",
+    ),
+    "accelerator-without-driver": Text(
+        "other-accelerators",
+        "warning",
+        "An accelerator of another vendor has no kernel driver of this vendor",
+        "no DRA driver and no device plugin can offer it to containers",
+        "nothing, if virtual machines shall have it or nobody needs it; else load the vendor's kernel driver and read the kernel log",
+        "modprobe {driver}; dmesg | tail -n 20",
+    ),
+    "accelerator-file-missing": Text(
+        "other-accelerators",
+        "warning",
+        "An accelerator of another vendor lacks a device file",
+        "containers that are to get it do not start, or do not find it",
+        "read what the kernel driver says about the device; udev makes the file anew when the driver finds it",
+        "dmesg | tail -n 20; udevadm trigger",
+    ),
+    "accelerator-file-closed": Text(
+        "other-accelerators",
+        "note",
+        "Only root may open the device file of an accelerator",
+        "containers that do not run as root cannot use the device, although they get it",
+        "give the file the group that the vendor's udev rules name (render), with the right to read and write",
+        "ls -l {path}",
     ),
     "runtime-not-found": Text(
         "container-runtime",

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the container runtime of this node read the driver's CDI files? Judged from the files of its configuration.
+"""Does the container runtime of this node read the driver's CDI files? Judged from what it says over CRI, else from the files of its configuration.
 
 containerd: `enable_cdi` and `cdi_spec_dirs` are in the section of its CRI plugin, whose name depends on the version of the file: 1 and 2
 belong to 1.x (2.x reads 2 too), 3 to 2.x. From 2.0 on CDI is on by default; 1.7 has it off. A later file wins key by key.
-CRI-O: `cdi_spec_dirs`, on by default. Docker: the kubelet's cri-dockerd passes no CDI devices on.
+The answer over CRI has the same under the names of its JSON form.
+CRI-O: `cdi_spec_dirs`, on by default; its answer has nothing of it. Docker: the kubelet's cri-dockerd passes no CDI devices on.
 Source: internal/cri/config/config.go of containerd 2.0, pkg/cri/config/config.go of 1.7, pkg/config/config.go of CRI-O 1.31.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dra_driver.doctor.findings import Finding, finding, fine, unknown
-from dra_driver.model.host import RuntimeOnHost
+from dra_driver.model.host import RuntimeAnswer, RuntimeOnHost
 
 CHECK = "container-runtime"
 CONTAINERD, CRIO, DOCKER = "containerd", "CRI-O", "cri-dockerd"
@@ -95,8 +96,11 @@ def _of_kind(kind: str, host: RuntimeOnHost) -> Iterator[Finding]:
     config = _read(kind, files.items())
     for path, why in config.broken:
         yield finding("runtime-config-broken", path, why)
+    answer = host.answers.get(where.removeprefix("unix://"))
+    config = _with_answer(config, answer, main) if answer else config
     if kind == CONTAINERD:
-        yield from _containerd(config, host.version, main)
+        version = answer.version if answer else host.version
+        yield from _containerd(config, version, main)
     if not {host.cdi_dir, *host.cdi_aliases} & {one.rstrip("/") for one in config.folders}:
         said = f"it reads {', '.join(config.folders) or 'no folder'}, and the driver writes to {host.cdi_dir}"
         place = config.folders_in or main
@@ -162,6 +166,27 @@ def _with_containerd(config: _Config, path: str, content: Mapping[str, Any]) -> 
             config, path, inner.get("default_runtime_name"), _part(inner, "runtimes")
         )
     return config
+
+
+def _with_answer(config: _Config, answer: RuntimeAnswer, main: str) -> _Config:
+    """Return what the runtime says that it runs with. It wins over the files, which the runtime may not have read since a change.
+
+    Each value keeps the file that said it, for the command that mends it.
+    """
+    said = answer.config
+    section = {"enable_cdi": said.get("enableCDI"), "cdi_spec_dirs": said.get("cdiSpecDirs")}
+    running = _with_cdi(config, "", section)
+    inner = _part(said, "containerd")
+    if inner:
+        running = replace(running, programs={})
+        default, runtimes = inner.get("defaultRuntimeName"), _part(inner, "runtimes")
+        running = _with_runtimes(running, "", default, runtimes)
+    return replace(
+        running,
+        cdi_in=config.cdi_in or main,
+        folders_in=config.folders_in or main,
+        default_in=config.default_in or main,
+    )
 
 
 def _with_crio(config: _Config, path: str, content: Mapping[str, Any]) -> _Config:

@@ -149,19 +149,36 @@ def _part(where: Cluster, subject: NamedSubject | ManyPods, limits: Limits, flee
     return _Part(tuple(reports), found_pods.says)
 
 
+def explain_pods(
+    state: ClusterState, pods: Sequence[Pod], *, cancelled: Callable[[], bool]
+) -> Iterator[tuple[Report, tuple[Pod, ...]]]:
+    """Yield a report, and the pods that it is about: those that ask for the same. The order is that of the first of them.
+
+    `state` is what `readable` returns, and `pods` are of it. Once `cancelled` returns True, the reports say that there was no time.
+    """
+    for report, alike in _grouped(pods, Limits("", cancelled), Fleet(state)):
+        yield report, tuple(one.pod for one in alike)
+
+
 def _of_pods(pods: Sequence[Pod], limits: Limits, fleet: Fleet) -> Iterator[Report]:
+    for report, alike in _grouped(pods, limits, fleet):
+        names = tuple(full_name(one.pod.metadata) for one in alike[1:])
+        yield msgspec.structs.replace(report, alike=names)
+
+
+def _grouped(
+    pods: Sequence[Pod], limits: Limits, fleet: Fleet
+) -> Iterator[tuple[Report, list[ResolvedPod]]]:
     alike: dict[object, list[ResolvedPod]] = {}
     for pod in pods:
         one = of_pod(fleet.state, pod, live=True)
         alike.setdefault(_deciding(one), []).append(one)
-    for first, *others in alike.values():
-        names = tuple(full_name(one.pod.metadata) for one in others)
+    for equal in alike.values():
         if limits.stop():
             # For many pods, even the preparation of their searches would take too long.
-            report = _unknown(first.title, NO_TIME, "timeout")
+            yield _unknown(equal[0].title, NO_TIME, "timeout"), equal
         else:
-            report = answer([first], limits, fleet)
-        yield msgspec.structs.replace(report, alike=names)
+            yield answer(equal[:1], limits, fleet), equal
 
 
 def _deciding(one: ResolvedPod) -> object:

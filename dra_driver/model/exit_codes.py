@@ -61,6 +61,10 @@ COMMANDS = {
         NOT_DONE: "not written",
         WITH_RESERVATION: "written, but not everything could be read",
     },
+    "pending-events": {
+        DONE: "a signal ended it",
+        NOT_DONE: "no cluster is known, or it cannot listen on its port",
+    },
     "migration": {
         DONE: "every node is moved, or has nothing to move, or the cluster has no claims",
         NOT_DONE: "something is left to be moved",

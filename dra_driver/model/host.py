@@ -4,6 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 
 class PlaceKind(Enum):
@@ -51,9 +52,29 @@ class DriverOnHost:
 
 
 @dataclass(frozen=True, slots=True)
+class Accelerator:
+    """An accelerator of another vendor on the PCI bus, its kernel driver ("" for none), and its device files with their modes."""
+
+    vendor: str
+    address: str
+    driver: str
+    files: tuple[tuple[Place, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeAnswer:
+    """What a container runtime says over CRI. `config` is what it runs with, as it shows it; empty if it does not."""
+
+    name: str
+    version: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeOnHost:
     """Container runtimes: their sockets, the files of their configuration in the order in which they are read, and the endpoint that
-    the kubelet uses, as far as a file says it. `unreadable` has a sentence for each file that exists and could not be read.
+    the kubelet uses, as far as a file says it. `unreadable` has a sentence for each file that exists and could not be read. `answers`
+    has, by socket, what the runtimes say that could be asked.
     """
 
     sockets: tuple[str, ...] = ()
@@ -63,6 +84,7 @@ class RuntimeOnHost:
     cdi_dir: str = "/var/run/cdi"
     cdi_aliases: tuple[str, ...] = ()
     version: str = ""
+    answers: Mapping[str, RuntimeAnswer] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

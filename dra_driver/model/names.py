@@ -83,6 +83,8 @@ PUBLISH_FAILED = "PublishFailed"
 SECOND_OWNER_REFUSED = "SecondOwnerRefused"
 SLICE_NAME_TAKEN = "SliceNameTaken"
 STALE_CAPACITY = "StaleCapacity"
+WAITING_FOR_DEVICES = "WaitingForDevices"
+"""The only reason of Events on pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,5 +226,9 @@ EVENT_REASONS = (
     FixedName(
         STALE_CAPACITY,
         "the Node has a capacity of an extended resource that no device plugin serves; the message has the command that removes it",
+    ),
+    FixedName(
+        WAITING_FOR_DEVICES,
+        "of a pod: no node has the devices that it asks for; the message says what is nearest in the way (`pendingEvents.enabled`)",
     ),
 )

@@ -34,6 +34,10 @@ DEVICES = {
     "config": [{"opaque": OPAQUE}],
 }
 NOTED = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": MARK}}
+LEAK = (
+    f"password={MARK}, https://admin:{MARK}@hook.example.com/?access_token={MARK}&x=1, "
+    f"Authorization: Bearer {MARK}, --client-secret {MARK}"
+)
 CONDITION = {"type": "Ready", "status": "True", "reason": "R", "message": MARK}
 
 
@@ -78,15 +82,35 @@ def fill(api: FakeApi) -> None:
         "securityContext": {"privileged": True},
     }
     volume = {"name": MARK, "hostPath": {"path": f"/srv/{MARK}"}}
-    spec = {"nodeName": "n", "containers": [container], "volumes": [volume]}
-    pod = {"metadata": {"name": "p", **NOTED}, "spec": spec, "status": {"conditions": [CONDITION]}}
+    spec = {
+        "nodeName": "n",
+        "containers": [container],
+        "initContainers": [{**container, "name": "i", "command": ["sh", "-c", MARK]}],
+        "ephemeralContainers": [{**container, "name": "e"}],
+        "imagePullSecrets": [{"name": MARK}],
+        "serviceAccountName": MARK,
+        "volumes": [volume],
+    }
+    unscheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": LEAK,
+    }
+    told = {"conditions": [CONDITION, unscheduled], "message": MARK, "reason": MARK}
+    pod = {"metadata": {"name": "p", **NOTED}, "spec": spec, "status": told}
     api.put("pods", pod)
     api.put("namespaces", {"metadata": {"name": "default", **NOTED}})
     device_class = {"config": [{"opaque": OPAQUE}]}
     api.put("deviceclasses", {"metadata": {"name": "gpu", **NOTED}, "spec": device_class})
     result = {"request": "r", "driver": DRIVER, "pool": "n", "device": "gpu-0"}
     config = [{"source": "FromClaim", "opaque": OPAQUE}]
-    report = {**result, "data": {"x": MARK}, "conditions": [CONDITION]}
+    report = {
+        **result,
+        "data": {"x": MARK, "deep": [{"token": MARK}]},
+        "networkData": {"interfaceName": MARK, "ips": [MARK], "hardwareAddress": MARK},
+        "conditions": [CONDITION],
+    }
     del report["request"]
     claim_status = {
         "allocation": {"devices": {"results": [result], "config": config}},
@@ -100,7 +124,7 @@ def fill(api: FakeApi) -> None:
     slice_spec = {"driver": DRIVER, "nodeName": "n", "pool": pool, "devices": [{"name": "gpu-0"}]}
     api.put("resourceslices", {"metadata": {"name": "s", **NOTED}, "spec": slice_spec})
     said = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}
-    body = json.dumps({**said, "message": f"denied by webhook: password={MARK}"}).encode()
+    body = json.dumps({**said, "message": f"denied by webhook: {LEAK}"}).encode()
     api.faults.add(Answer(403, {}, body), verb="list", resource="poddisruptionbudgets")
     api.faults.add(Answer(403, {}, body), verb="create", resource="discovery", times=20)
     api.faults.add(Answer(403, {}, body), verb="list", resource="namespaces", times=1)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dra_driver.cli.main import kubectl, main
+from dra_driver.model.cluster import FORMAT, FORMAT_VERSION
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.state import StateStore
@@ -115,6 +116,7 @@ def test_a_healthy_node(root: Path, doctor: Doctor, capsys: pytest.CaptureFixtur
     assert {name for kind, name in found if kind == "ok"} == {
         *("gpu-driver", "device-files", "container-runtime", "cdi-files", "imex", "kubelet"),
         *("driver", "device-plugins", "state-file", "held-devices", "cgroups", "disk"),
+        "other-accelerators",
     }
 
 
@@ -136,7 +138,7 @@ def test_text(root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]) ->
     assert doctor() == 1
     out = capsys.readouterr().out
     assert out.startswith(TEXT)
-    assert out.splitlines()[-1] == ("this node: 2 problems, 1 could not be looked at, 10 fine")
+    assert out.splitlines()[-1] == ("this node: 2 problems, 1 could not be looked at, 11 fine")
     assert "fine: " not in out
     assert doctor("-v") == 1
     lines = capsys.readouterr().out.splitlines()
@@ -336,3 +338,70 @@ def test_wrong_usage(
         main(["doctor", "--node", "n", "--kubeconfig", str(root / "config"), *words])
     assert left.value.code == 64
     assert said in re.sub(r"\s+", " ", capsys.readouterr().err)
+
+
+def recorded(root: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
+    code = main(["doctor", "--from", str(root / "file.json"), "-o", "json", *words])
+    document = json.loads(capsys.readouterr().out)
+    return code, document
+
+
+@pytest.mark.usefixtures("api")
+def test_a_bundle_is_asked_as_the_node_was(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--kubeconfig", str(root / "config"), "--node", "n"]
+    file = str(root / "file.json")
+    first = main(["doctor", *where, "-o", "json", "--bundle", file])
+    before = json.loads(capsys.readouterr().out)
+    code, document = recorded(root, capsys)
+    assert (code, document["node"], document["from"]) == (first, "n", "record")
+    assert document["findings"] == before["findings"]
+    assert main(["doctor", "--from", file]) == first
+    assert "node n, as it was recorded: 1 problem" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("api")
+def test_a_record_is_asked_about_one_of_its_nodes(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["record", str(root / "file.json"), "--kubeconfig", str(root / "config")])
+    capsys.readouterr()
+    code, document = recorded(root, capsys, "--node", "n")
+    found = {(one["severity"], one["id"]): one for one in document["findings"]}
+    assert code == 1
+    assert ("problem", "slices-missing") in found
+    assert found["unknown", "rights"]["found"] == "a record has nothing of it"
+    assert main(["doctor", "--from", str(root / "file.json")]) == 1
+    assert "name the node with --node NODE; it has n" in capsys.readouterr().err
+
+
+def test_a_bundle_without_a_cluster_has_what_was_found_on_the_node(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doctor("-o", "json", "--bundle", str(root / "file.json"), "--node-name", "n")
+    before = json.loads(capsys.readouterr().out)
+    _code, document = recorded(root, capsys)
+    assert document["findings"] == before["findings"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "is no record of a cluster"),
+        ('{"kind": "NodeBundle", "format": "F", "formatVersion": 1, "cluster": {}, "diagnosis": {"node": 7}}', "use the release that wrote it"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    whole = text.replace('"F"', f'"{FORMAT}"').replace(": 1,", f": {FORMAT_VERSION},")
+    (root / "file.json").write_text(whole)
+    assert main(["doctor", "--from", str(root / "file.json")]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--bundle", "x"], ["--root", "/"]])
+def test_a_file_is_no_node(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["doctor", "--from", "f", *words])
+    assert left.value.code == 64
+    assert "goes neither with --bundle nor with --root" in capsys.readouterr().err

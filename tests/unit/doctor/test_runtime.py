@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from dra_driver.doctor.runtime import judge, judge_version
-from dra_driver.model.host import RuntimeOnHost
+from dra_driver.model.host import RuntimeAnswer, RuntimeOnHost
 
 SOCKET = "/run/containerd/containerd.sock"
 CRIO = "/run/crio/crio.sock"
@@ -23,10 +23,17 @@ def of(
     version: str = "",
     endpoint: str = "",
     aliases: tuple[str, ...] = (),
+    answers: Mapping[str, RuntimeAnswer] | None = None,
 ) -> list[tuple[str, str]]:
     named = {MAIN: files} if isinstance(files, str) else files
     host = RuntimeOnHost(
-        sockets, endpoint, named, cdi_dir="/var/run/cdi", cdi_aliases=aliases, version=version
+        sockets,
+        endpoint,
+        named,
+        cdi_dir="/var/run/cdi",
+        cdi_aliases=aliases,
+        version=version,
+        answers=answers or {},
     )
     return [(one.id, one.object) for one in judge(host)]
 
@@ -161,3 +168,63 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
 def test_the_version_alone(version: str, name: str, severity: str) -> None:
     (one,) = judge_version(version, "n")
     assert (one.id, one.severity, one.object) == (name, severity, "n")
+
+
+def says(version: str = "2.1.4", name: str = "containerd", **config: object) -> RuntimeAnswer:
+    return RuntimeAnswer(name, version, config)
+
+
+ON = {"enableCDI": True, "cdiSpecDirs": ["/etc/cdi", "/var/run/cdi"]}
+
+
+@pytest.mark.parametrize(
+    ("files", "answer", "found"),
+    [
+        # What it runs with wins over a file that it has not read yet.
+        (NEW + "enable_cdi = true", says(enableCDI=False), [("cdi-off", MAIN)]),
+        (NEW + "enable_cdi = false", says(**ON), FINE),
+        (OLD, says("1.7.27", **ON), FINE),
+        (OLD, says("1.7.27"), [("cdi-not-switched-on", MAIN)]),
+        ("", says("1.6.9", **ON), [("runtime-too-old", MAIN)]),
+        ("", says(enableCDI=True, cdiSpecDirs=["/etc/cdi"]), [("cdi-folder-not-read", MAIN)]),
+        (
+            "",
+            says(**ON, containerd={"defaultRuntimeName": "nvidia", "runtimes": {"nvidia": {}}}),
+            [("nvidia-is-default-runtime", MAIN)],
+        ),
+        (
+            "",
+            says(
+                **ON,
+                containerd={
+                    "defaultRuntimeName": "runc",
+                    "runtimes": {
+                        "x": {"options": {"BinaryName": "/usr/bin/nvidia-container-runtime"}}
+                    },
+                },
+            ),
+            [("nvidia-runtime-there", MAIN), ("container-runtime", "containerd")],
+        ),
+        ("", says(enableCDI="yes", cdiSpecDirs="/", containerd=[]), FINE),
+    ],
+)
+def test_the_configuration_that_containerd_says_it_runs_with_counts(
+    files: str, answer: RuntimeAnswer, found: list[tuple[str, str]]
+) -> None:
+    assert of(files, answers={SOCKET: answer}, version="containerd://1.5.0") == found
+    assert of(files, answers={SOCKET: answer}, endpoint=f"unix://{SOCKET}") == found
+
+
+def test_an_answer_of_cri_o_has_only_its_version_so_its_files_count() -> None:
+    files = {"/etc/crio/crio.conf": '[crio.runtime]\ncdi_spec_dirs = ["/etc/cdi"]\n'}
+    found = of(files, sockets=(CRIO,), answers={CRIO: says("1.33.0", "cri-o")})
+    assert found == [("cdi-folder-not-read", "/etc/crio/crio.conf")]
+
+
+def test_each_of_two_runtimes_is_judged_by_its_own_answer() -> None:
+    answers = {SOCKET: says(enableCDI=False), CRIO: says("1.33.0", "cri-o")}
+    assert of({}, sockets=(SOCKET, CRIO), answers=answers) == [
+        ("runtime-several", f"{SOCKET} {CRIO}"),
+        ("cdi-off", MAIN),
+        ("container-runtime", "CRI-O"),
+    ]

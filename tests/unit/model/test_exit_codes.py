@@ -15,7 +15,7 @@ from dra_driver.model.exit_codes import COMMANDS, KUBECTL, MEANINGS, WRONG_USAGE
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = [
     *(
-        ROOT / "dra_driver" / "cli" / f"{name}.py"
+        ROOT / "dra_driver" / "cli" / f"{name.replace('-', '_')}.py"
         for name in (*COMMANDS, "main", "overview", "version", "complete")
     ),
     ROOT / "dra_driver" / "daemon" / "lifecycle.py",

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods wait for devices for too long, what is said of them, and which of it is news? Pure functions for `pending-events`."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dra_driver.cli.explain_lines import device_lines, node_lines
+from dra_driver.explain.outcome import Report, RequestReport
+from dra_driver.explain.verdict import Fits
+from dra_driver.explain.waiting_pods import asks_for_devices
+from dra_driver.kube.pod_events import Written, event_name, moment, short
+from dra_driver.model.api.core import OVER, Pod
+
+QUIET = timedelta(minutes=5)
+"""A pod gets at most one Event in this time, however often the answer changes."""
+_COUNTED = re.compile(r" \([\d,]+ looked at\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Something to be said of a pod. `again` is the Event that says so already, if there is one; something else was said since."""
+
+    pod: Pod
+    message: str
+    again: Written | None = None
+
+
+def due(pods: Iterable[Pod], after: timedelta, now: datetime) -> list[Pod]:
+    """Return the pods without a node that ask for devices and exist for longer than `after`.
+
+    A pod with a scheduling gate waits for whoever set the gate, and one that is being deleted for nothing.
+    """
+    return [pod for pod in pods if _waits(pod) and _is_old(pod, after, now)]
+
+
+def _waits(pod: Pod) -> bool:
+    over = pod.status.phase in OVER or pod.metadata.deletion_timestamp
+    placed = bool(pod.spec.node_name)
+    return not (placed or over or pod.spec.scheduling_gates) and asks_for_devices(pod)
+
+
+def _is_old(pod: Pod, after: timedelta, now: datetime) -> bool:
+    made = moment(pod.metadata.creation_timestamp)
+    return made is not None and now - made >= after
+
+
+def message_of(report: Report) -> str:
+    """Return what an Event says of a pod whose devices fit nowhere: the summary of `explain`, and its first line about what is in the way.
+
+    Pods of one workload have the same text, so a claim that was made for one of them is not named. The number of nodes is left out: it
+    changes with every node that comes or goes.
+    """
+    words = _COUNTED.sub("", report.summary)
+    nearest = next(_in_the_way(report), "")
+    if nearest and nearest not in words:
+        words = f"{words}; {nearest}"
+    for claim in report.claims:
+        if claim.origin:
+            words = words.replace(f"claim {claim.name} ", "its claim ")
+    return short(" ".join(words.split()))
+
+
+def _in_the_way(report: Report) -> Iterator[str]:
+    for claim in report.claims:
+        for request in claim.requests:
+            several = len(claim.requests) > 1 or len(report.claims) > 1
+            yield from _of_request(request, f"request {request.name}: " if several else "")
+    yield from node_lines(report.nodes, 1)
+
+
+def _of_request(request: RequestReport, name: str) -> Iterator[str]:
+    can_be_had = any(isinstance(one.verdict, Fits) for one in request.devices)
+    if request.verdicts or not can_be_had:
+        lines = (*map(str, request.verdicts), *device_lines(request))
+        yield from (f"{name}{line}" for line in lines[:1])
+
+
+def by_pod(events: Iterable[Written]) -> Mapping[str, Sequence[Written]]:
+    """Return the Events by the UIDs of their pods."""
+    found: dict[str, list[Written]] = {}
+    for one in events:
+        found.setdefault(one.pod_uid, []).append(one)
+    return found
+
+
+def news(pod: Pod, message: str, said: Sequence[Written], now: datetime) -> Say | None:
+    """Return what is to be said of the pod; None if it was said last, or something was said a short time ago."""
+    name = event_name(pod.metadata, message)
+    last = max(said, key=lambda one: one.at, default=None)
+    if last is not None and (last.name == name or now - last.at < QUIET):
+        return None
+    return Say(pod, message, next((one for one in said if one.name == name), None))
+
+
+def fairly(pods: Sequence[Pod], looked_at: Callable[[str], int]) -> list[Pod]:
+    """Return the pods in the order in which they are explained: first those whose last look, by UID, is the longest ago."""
+    return sorted(pods, key=lambda pod: looked_at(pod.metadata.uid))

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver pending-events`: write a Warning Event on each pod that waits for devices longer than a while, with what is in the way.
+
+Each look reads the pods without a node. Only if some of them wait for too long, the whole cluster is read, once for all of them, and
+they are explained: pods that ask for the same, once. What was said is read from the Events, so a restart repeats nothing, and two of
+these controllers say nothing twice. A pod is told only what is certain: that its devices fit nowhere.
+"""
+
+import argparse
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
+
+from structlog.typing import FilteringBoundLogger
+
+from dra_driver import __version__
+from dra_driver.cli import cluster
+from dra_driver.cli.limits import TookTooLong, at_most, uncollected
+from dra_driver.cli.pending_decisions import Say, by_pod, due, fairly, message_of, news
+from dra_driver.cli.pending_metrics import PendingMetrics
+from dra_driver.daemon.http_endpoint import HttpEndpoint
+from dra_driver.daemon.logs import make_logger
+from dra_driver.errors import DriverError, Permanent
+from dra_driver.explain.readable import readable
+from dra_driver.explain.several import explain_pods
+from dra_driver.kube.pod_events import PodEvents
+from dra_driver.model.api.core import Pod
+from dra_driver.model.cluster import ClusterState
+from dra_driver.model.exit_codes import DONE
+
+EVERY_SECONDS = 30.0
+REST = 9
+"""The rest after a look, in times of the look's own duration: it uses at most a tenth of a core, and as little of the API server."""
+SEARCH_SECONDS = 60.0
+"""For all pods of one look. The next look begins with the pods that were left."""
+GRACE_SECONDS = 30.0
+"""The search looks at the time between devices. So much later it is ended, wherever it is."""
+MOST_EVENTS = 100
+"""In one look; the next one writes the others."""
+REMEMBERED = 1000
+"""Of so many namespaces and kinds it is remembered what was logged."""
+STUCK_SECONDS = 900.0
+"""No look takes so long; only a restart helps then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The time of day, and seconds that only grow."""
+
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class Watch:
+    """The controller. `after`: for so long a pod may wait before anything is said of it."""
+
+    def __init__(
+        self,
+        target: cluster.Target,
+        events: PodEvents,
+        after: timedelta,
+        *,
+        log: FilteringBoundLogger,
+        metrics: PendingMetrics,
+        clocks: Clocks,
+    ) -> None:
+        self._target = target
+        self._events = events
+        self._after = after
+        self._log = log
+        self._metrics = metrics
+        self._clocks = clocks
+        self._looks = 0
+        self._looked_at: dict[str, int] = {}
+        self._told: dict[str, str] = {}
+        self._begun = clocks.monotonic()
+        self._problem = "no look has ended yet"
+
+    def stuck(self) -> tuple[str, ...]:
+        """Return why only a restart helps; empty if it does not."""
+        seconds = self._clocks.monotonic() - self._begun
+        return (f"the last look began {seconds:.0f} s ago",) if seconds > STUCK_SECONDS else ()
+
+    def problems(self) -> tuple[str, ...]:
+        """Return what keeps it from its work; empty if nothing does."""
+        return (self._problem,) if self._problem else ()
+
+    def run(self, stop: Event) -> None:
+        """Look again and again, until `stop` is set."""
+        while not stop.is_set():
+            self.look()
+            took = self._clocks.monotonic() - self._begun
+            stop.wait(max(EVERY_SECONDS, REST * took))
+
+    def look(self) -> None:
+        """Look once. A failure is told, and the next look tries again."""
+        self._begun = self._clocks.monotonic()
+        try:
+            self._look()
+        except DriverError as error:
+            self._fails(str(error))
+        except TookTooLong:
+            self._fails(f"one pod's search did not end in {SEARCH_SECONDS + GRACE_SECONDS:g} s")
+        else:
+            self._problem = ""
+            self._metrics.looked()
+
+    def _fails(self, why: str) -> None:
+        if why != self._problem:
+            self._log.warning("look_failed", error=why)
+        self._problem = why
+        self._metrics.failed()
+
+    def _look(self) -> None:
+        now = self._clocks.now()
+        outcomes: Counter[str] = Counter()
+        if due(self._events.pods_without_node(), self._after, now):
+            state = readable(cluster.read(self._target))
+            self._tell_gaps(state)
+            said = by_pod(self._events.written())
+            found: list[Say] = []
+            for outcome, pod, message in self._explained(state, now):
+                outcomes[outcome] += 1
+                one = message and news(pod, message, said.get(pod.metadata.uid, ()), now)
+                if one:
+                    found.append(one)
+            self._write(found, now)
+        else:
+            self._looked_at.clear()
+        self._metrics.waiting(outcomes)
+
+    @uncollected()
+    def _explained(self, state: ClusterState, now: datetime) -> list[tuple[str, Pod, str]]:
+        """Return the outcome for each pod that waits too long, and what is to be said of it, "" for nothing."""
+        pods = fairly(due(state.pods, self._after, now), lambda uid: self._looked_at.get(uid, 0))
+        until = self._clocks.monotonic() + SEARCH_SECONDS
+
+        def out_of_time() -> bool:
+            return self._clocks.monotonic() > until
+
+        self._looks += 1
+        looked_at = {one.metadata.uid: self._looked_at.get(one.metadata.uid, 0) for one in pods}
+        found: list[tuple[str, Pod, str]] = []
+        with at_most(SEARCH_SECONDS + GRACE_SECONDS):
+            for report, alike in explain_pods(state, pods, cancelled=out_of_time):
+                message = message_of(report) if report.outcome == "devices do not fit" else ""
+                found += [(report.outcome, pod, message) for pod in alike]
+                if not out_of_time():
+                    looked_at.update((pod.metadata.uid, self._looks) for pod in alike)
+        self._looked_at = looked_at
+        return found
+
+    def _write(self, found: list[Say], now: datetime) -> None:
+        for one in found[:MOST_EVENTS]:
+            pod = one.pod.metadata
+            try:
+                if one.again is None:
+                    self._events.create(pod, one.message, now)
+                else:
+                    self._events.repeat(pod, one.again, now)
+            except Permanent as error:
+                # The pod or its namespace is going, or the right is missing there.
+                self._metrics.not_written()
+                self._tell(f"event in {pod.namespace}", "event_not_written", str(error))
+            else:
+                self._metrics.written()
+                self._log.info("event_written", pod=f"{pod.namespace}/{pod.name}", said=one.message)
+
+    def _tell_gaps(self, state: ClusterState) -> None:
+        """Log what could not be read, once. `explain` says of such pods that it could not tell, so no Event is written."""
+        whole = {gap.resource: gap.message for gap in state.not_read if not gap.name}
+        self._metrics.not_read(len(whole))
+        for resource, why in whole.items():
+            self._tell(resource, "not_read", why)
+
+    def _tell(self, what: str, event: str, why: str) -> None:
+        """Log why something does not work, unless it was the last that was logged of it."""
+        if self._told.get(what) != why:
+            if len(self._told) >= REMEMBERED:
+                self._told.clear()
+            self._told[what] = why
+            self._log.warning(event, error=why)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Watch until a signal comes. Returns the exit code."""
+    target = cluster.target(chosen)
+    events = PodEvents(target.connection, instance=socket.gethostname())
+    log = make_logger(level=chosen.log_level, form=chosen.log_format)
+    metrics = PendingMetrics()
+    after = timedelta(seconds=chosen.after)
+    watch = Watch(target, events, after, log=log, metrics=metrics, clocks=Clocks())
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with _served(chosen.http_address, metrics, watch):
+        log.info("watching", server=target.connection.shown_server, version=__version__)
+        watch.run(stop)
+    events.close()
+    return DONE
+
+
+@contextmanager
+def _served(
+    address: tuple[str, int] | None, metrics: PendingMetrics, watch: Watch
+) -> Iterator[None]:
+    if address is None:
+        yield
+        return
+    checks = {"/livez": watch.stuck, "/readyz": watch.problems}
+    endpoint = HttpEndpoint(address, metrics.registry, checks)
+    Thread(target=endpoint.serve, name="http", daemon=True).start()
+    try:
+        yield
+    finally:
+        endpoint.close()

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does helm make of `pendingEvents`? That its rights suffice is asked of a real cluster in test_pending_events.py."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dra_driver.cli.main import parser
+from tests.e2e import rendering
+from tests.e2e.rendering import Object, of_kind
+
+pytestmark = pytest.mark.real
+
+NAME = "dra-driver-pending-events"
+ON = "pendingEvents: {enabled: true, after: 60}"
+
+
+@pytest.fixture
+def render(tmp_path: Path) -> Any:
+    return partial(rendering.render, tmp_path)
+
+
+def own(objects: list[Object]) -> list[Object]:
+    return [one for one in objects if one["metadata"]["name"] == NAME]
+
+
+def test_it_is_off_by_default_and_where_there_are_no_claims_or_the_driver_is_removed(
+    render: Any,
+) -> None:
+    assert own(render()) == []
+    assert own(render("--kube-version", "1.30.14", values=ON)) == []
+    assert own(render(values=f"{ON}\ncleanup: {{enabled: true}}")) == []
+
+
+def test_it_reads_what_explain_reads_and_writes_events_only(render: Any) -> None:
+    (role,) = of_kind(own(render(values=ON)), "ClusterRole")
+    verbs = {
+        resource: rule["verbs"] for rule in role["rules"] for resource in rule.get("resources", ())
+    }
+    assert verbs.pop("events") == ["list", "create", "patch"]
+    assert set(map(tuple, verbs.values())) == {("list",)}
+    assert verbs.keys() == {
+        *("deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaimtemplates"),
+        *("resourceslices", "namespaces", "nodes", "pods"),
+    }
+
+
+def test_its_pod_is_nobody_and_the_program_takes_its_arguments(render: Any) -> None:
+    (deployment,) = of_kind(own(render(values=ON)), "Deployment")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == NAME
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert "volumes" not in spec
+    (container,) = spec["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    chosen = parser("pending-events").parse_args(container["args"])
+    assert (chosen.after, chosen.http_address) == (60.0, ("", 9410))
+
+
+def test_the_drivers_service_does_not_take_its_pod_for_one_of_the_drivers(render: Any) -> None:
+    objects = render(values=ON)
+    (deployment,) = of_kind(own(objects), "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for service in of_kind(objects, "Service"):
+        assert not service["spec"]["selector"].items() <= labels.items()

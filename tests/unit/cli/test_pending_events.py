@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`dra-driver pending-events`: which pods get an Event, what it says, and how often."""
+
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client import generate_latest
+from structlog.testing import CapturingLogger
+
+from dra_driver.cli import pending_events
+from dra_driver.cli.cluster import Target
+from dra_driver.cli.main import main
+from dra_driver.cli.pending_events import Clocks, Watch
+from dra_driver.cli.pending_metrics import PendingMetrics
+from dra_driver.kube.connection import Connection
+from dra_driver.kube.pod_events import PodEvents
+from dra_driver.testing.fake_api import FakeApi
+
+Object = dict[str, Any]
+LARGE = (
+    'the devices fit on no node; no device can ever match device.capacity["gpu.example.com"].memory == quantity("90Gi"): '
+    "memory is 80Gi (1)"
+)
+
+
+class Controller:
+    """A controller at a fake API server. Pods are made now; `now` is what it takes for the time of day."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        self.now = datetime.now(UTC) + timedelta(minutes=6)
+        self.seconds = 0.0
+        self.metrics = PendingMetrics()
+        self.log = CapturingLogger()
+        self.start()
+
+    def start(self) -> None:
+        connection = Connection(self.api.url, source="this test")
+        self.watch = Watch(
+            Target(connection),
+            PodEvents(connection, instance="controller-0"),
+            timedelta(minutes=5),
+            log=structlog.wrap_logger(self.log, processors=[]),
+            metrics=self.metrics,
+            clocks=Clocks(lambda: self.now, lambda: self.seconds),
+        )
+
+    def look(self, minutes: float = 0) -> None:
+        self.now += timedelta(minutes=minutes)
+        self.watch.look()
+
+    def events(self) -> list[Object]:
+        return sorted(self.api.objects("events"), key=lambda one: str(one["lastTimestamp"]))
+
+    def said(self) -> list[tuple[str, str]]:
+        """The pod and the message of each Event."""
+        return [(one["involvedObject"]["name"], one["message"]) for one in self.events()]
+
+    def metric(self, series: str) -> float:
+        (line,) = (
+            line
+            for line in generate_latest(self.metrics.registry).decode().splitlines()
+            if line.startswith(f"{series} ")
+        )
+        return float(line.rpartition(" ")[2])
+
+
+def request(memory: str) -> Object:
+    expression = f'device.capacity["gpu.example.com"].memory == quantity("{memory}")'
+    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
+    return {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+
+
+def node(name: str) -> Object:
+    return {"metadata": {"name": name}, "status": {"allocatable": {"pods": "9"}}}
+
+
+def devices(*memory: str) -> Object:
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    each = [
+        {"name": f"gpu-{number}", "capacity": {"memory": {"value": size}}}
+        for number, size in enumerate(memory)
+    ]
+    spec = {"driver": "gpu.example.com", "nodeName": "n1", "pool": pool, "devices": each}
+    return {"metadata": {"name": "s"}, "spec": spec}
+
+
+def pod(name: str, template: str = "large", **spec: Any) -> Object:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c"}], "resourceClaims": claims, **spec},
+    }
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    """A cluster with one device of 80Gi, and templates for one of 80Gi and of 90Gi."""
+    with FakeApi() as api:
+        api.tell_gates({})
+        api.put("namespaces", {"metadata": {"name": "default"}})
+        api.put("nodes", node("n1"))
+        api.put("resourceslices", devices("80Gi"))
+        api.put("deviceclasses", {"metadata": {"name": "gpu"}, "spec": {}})
+        for name, memory in (("large", "90Gi"), ("small", "80Gi")):
+            api.put(
+                "resourceclaimtemplates",
+                {"metadata": {"name": name}, "spec": {"spec": request(memory)}},
+            )
+        yield Controller(api)
+
+
+def test_a_pod_that_waits_for_devices_gets_an_event_with_the_first_line_of_explain(
+    controller: Controller,
+) -> None:
+    stored = controller.api.put("pods", pod("train"))
+    controller.look()
+    (event,) = controller.events()
+    metadata = event.pop("metadata")
+    stamp = controller.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "default",
+            "name": "train",
+            "uid": stored["metadata"]["uid"],
+        },
+        "type": "Warning",
+        "reason": "WaitingForDevices",
+        "message": LARGE,
+        "source": {"component": "dra-driver"},
+        "reportingComponent": "dra-driver",
+        "reportingInstance": "controller-0",
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+    }
+    assert metadata["namespace"] == "default"
+    assert metadata["name"].startswith("train.")
+
+
+def test_nothing_is_said_twice_and_a_restart_repeats_nothing(controller: Controller) -> None:
+    controller.api.put("pods", pod("train"))
+    for _ in range(3):
+        controller.look(minutes=10)
+        controller.start()
+    assert controller.said() == [("train", LARGE)]
+    assert controller.metric('dra_driver_pending_events_total{result="written"}') == 1
+
+
+def test_one_more_node_is_no_news(controller: Controller) -> None:
+    controller.api.put("pods", pod("train"))
+    controller.look()
+    controller.api.put("nodes", node("n2"))
+    controller.look(minutes=10)
+    assert controller.said() == [("train", LARGE)]
+
+
+def test_another_answer_is_said_after_five_minutes_and_the_first_one_again_in_its_event(
+    controller: Controller,
+) -> None:
+    controller.api.put("pods", pod("train"))
+    controller.look()
+    controller.api.put("resourceslices", devices("40Gi"))
+    controller.look(minutes=4)
+    assert controller.said() == [("train", LARGE)]
+    controller.look(minutes=2)
+    smaller = LARGE.replace("80Gi", "40Gi")
+    assert controller.said() == [("train", LARGE), ("train", smaller)]
+    controller.api.put("resourceslices", devices("80Gi"))
+    controller.look(minutes=6)
+    assert controller.said() == [("train", smaller), ("train", LARGE)]
+    assert [one["count"] for one in controller.events()] == [1, 2]
+
+
+def test_each_pod_of_a_replica_set_gets_an_event_and_they_are_explained_once(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained: list[int] = []
+    whole = pending_events.message_of
+    monkeypatch.setattr(
+        pending_events, "message_of", lambda report: explained.append(1) or whole(report)
+    )
+    for number in range(40):
+        controller.api.put("pods", pod(f"train-{number:02}"))
+    controller.look()
+    assert controller.said() == [(f"train-{number:02}", LARGE) for number in range(40)]
+    assert len(explained) == 1
+
+
+def test_a_look_writes_a_hundred_events_and_the_next_look_the_others(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending_events, "MOST_EVENTS", 3)
+    for number in range(5):
+        controller.api.put("pods", pod(f"train-{number}"))
+    controller.look()
+    assert len(controller.events()) == 3
+    controller.look()
+    assert sorted(controller.said()) == [(f"train-{number}", LARGE) for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeName": "n1"},
+        {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]},
+        {"resourceClaims": []},
+    ],
+)
+def test_a_pod_that_does_not_wait_for_devices_gets_none_and_the_cluster_is_not_read(
+    controller: Controller, spec: Object
+) -> None:
+    controller.api.put("pods", pod("train", **spec))
+    controller.look()
+    assert controller.events() == []
+    assert {one.path.partition("?")[0] for one in controller.api.requests} == {"/api/v1/pods"}
+
+
+def test_a_pod_that_waits_for_a_short_time_gets_none(controller: Controller) -> None:
+    controller.api.put("pods", pod("train"))
+    controller.look(minutes=-2)
+    assert controller.events() == []
+    controller.look(minutes=2)
+    assert len(controller.events()) == 1
+
+
+def test_a_pod_whose_devices_fit_and_that_waits_for_something_else_is_not_blamed_on_devices(
+    controller: Controller,
+) -> None:
+    controller.api.put("pods", pod("fits", "small", nodeSelector={"zone": "nowhere"}))
+    controller.look()
+    assert controller.events() == []
+    other = 'dra_driver_pending_pods{outcome="devices fit, something else is in the way"}'
+    assert controller.metric(other) == 1
+    assert controller.metric('dra_driver_pending_pods{outcome="devices do not fit"}') == 0
+
+
+def test_without_a_right_nothing_is_said_but_in_the_log_once_and_in_the_metrics(
+    controller: Controller,
+) -> None:
+    controller.api.put("pods", pod("train"))
+    controller.api.faults.status(403, verb="list", resource="resourceslices", times=2)
+    controller.look()
+    controller.look()
+    assert controller.events() == []
+    (line,) = controller.log.calls
+    assert line.kwargs["event"] == "not_read"
+    assert "list resourceslices" in line.kwargs["error"]
+    assert controller.metric("dra_driver_pending_kinds_not_read") == 1
+    assert controller.metric('dra_driver_pending_pods{outcome="could not tell"}') == 1
+
+
+def test_without_the_right_to_read_events_nothing_is_written(
+    controller: Controller,
+) -> None:
+    controller.api.put("pods", pod("train"))
+    controller.api.faults.status(403, verb="list", resource="events", times=2)
+    controller.look()
+    controller.look()
+    assert controller.events() == []
+    (line,) = controller.log.calls
+    assert line.kwargs["event"] == "look_failed"
+    assert controller.metric('dra_driver_pending_looks_total{result="failed"}') == 2
+    assert len(controller.watch.problems()) == 1
+    controller.look()
+    assert controller.watch.problems() == ()
+
+
+def test_an_event_that_is_refused_keeps_no_other_pod_from_its_event(
+    controller: Controller,
+) -> None:
+    controller.api.put("pods", pod("a"))
+    controller.api.put("pods", pod("b"))
+    controller.api.faults.status(403, verb="create", resource="events")
+    controller.look()
+    assert len(controller.events()) == 1
+    assert controller.metric('dra_driver_pending_events_total{result="refused"}') == 1
+    controller.look()
+    assert sorted(controller.said()) == [("a", LARGE), ("b", LARGE)]
+
+
+def test_two_controllers_write_one_event(controller: Controller) -> None:
+    stored = controller.api.put("pods", pod("train"))
+    controller.look()
+    other = PodEvents(Connection(controller.api.url, source="this test"), instance="other")
+    (waiting,) = other.pods_without_node()
+    assert waiting.metadata.uid == stored["metadata"]["uid"]
+    other.create(waiting.metadata, LARGE, controller.now)
+    (event,) = controller.events()
+    assert (event["count"], event["reportingInstance"]) == (1, "controller-0")
+
+
+def test_pods_for_which_there_was_no_time_come_first_in_the_next_look(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending_events, "MOST_EVENTS", 1)
+    controller.api.put("pods", pod("a"))
+    controller.api.put("pods", pod("b", priority=1))
+    whole = pending_events.message_of
+
+    def slow(report: Any) -> str:
+        controller.seconds += pending_events.SEARCH_SECONDS
+        return whole(report)
+
+    monkeypatch.setattr(pending_events, "message_of", slow)
+    controller.look()
+    controller.look()
+    assert sorted(controller.said()) == [("a", LARGE), ("b", LARGE)]
+
+
+def test_a_look_that_does_not_end_is_seen_by_the_liveness_probe(controller: Controller) -> None:
+    assert controller.watch.stuck() == ()
+    controller.seconds = 901.0
+    assert controller.watch.stuck() == ("the last look began 901 s ago",)
+
+
+def test_it_ends_when_it_is_told_and_rests_between_looks(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+
+    class Stop(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            rests.append(timeout or 0.0)
+            if len(rests) == 2:
+                self.set()
+            return True
+
+    took = iter((0.0, 10.0))
+    monkeypatch.setattr(
+        controller.watch,
+        "_look",
+        lambda: setattr(controller, "seconds", controller.seconds + next(took)),
+    )
+    controller.watch.run(Stop())
+    assert rests == [30.0, 90.0]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", ""])
+def test_the_command_looks_serves_and_ends(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    controller.api.put("pods", pod("train"))
+    controller.api.kubeconfig(tmp_path / "config")
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    whole = Watch.look
+
+    def once(watch: Watch) -> None:
+        whole(watch)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Watch, "look", once)
+    config = str(tmp_path / "config")
+    words = ["--kubeconfig", config, "--after", "0", "--http-address", address]
+    try:
+        assert main(["pending-events", *words]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+    assert controller.said() == [("train", LARGE)]
