@@ -70,7 +70,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for target in sorted(targets(page.content_string, page.src_uri)):
             name = in_site(target)
             source = root / target
-            if target.startswith(f"{DOCS}/") or files.get_file_from_path(name) or not source.is_file():
+            if (
+                target.startswith(f"{DOCS}/")
+                or files.get_file_from_path(name)
+                or not source.is_file()
+            ):
                 continue  # what is missing is told when the page is built
             file = File.generated(config, name, abs_src_path=str(source))
             files.append(file)
@@ -79,7 +83,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     here = posixpath.dirname(page.file.src_uri)
     there = posixpath.dirname(in_repository(page.file.src_uri))
 
@@ -97,4 +101,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         fence, *lines, _end = block.split("\n")
         return "\n".join(f"    {line}" for line in lines) if fence.startswith(" ") else block
 
-    return "".join(set_in(piece) if is_code else shown(piece) for is_code, piece in pieces(markdown))
+    return "".join(
+        set_in(piece) if is_code else shown(piece) for is_code, piece in pieces(markdown)
+    )
