@@ -8,7 +8,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # What the row says, the page, and where the figure stands there.
 FIGURES = (
-    ("memory at rest", "performance.md", r"^\| idle daemon \| ([\d.]+) to ", "{:.0f} MiB"),
+    ("memory at rest", "performance.md", r"^\| idle daemon \| ([\d.]+)(?: to | \|)", "{:.0f} MiB"),
     ("start to serving", "performance.md", r"^\| start to both sockets listening \| \d+ \| ([\d.]+) ", "{:.0f} ms"),
     ("prepare a claim", "performance.md", r"^\| prepare 1 claim, none prepared \| \d+ \| ([\d.]+) ", "{:.1f} ms"),
     ("the same, with its GET at a real API server", "performance.md", r"^\| prepare 1 claim, with its GET at a real API server \| \d+ \| ([\d.]+) ", "{:.1f} ms"),
