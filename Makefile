@@ -4,7 +4,7 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk breakages bench image kind-demo docs generate lock build release release-check clean
+.PHONY: help setup check test quick coverage demo conformance e2e e2e-matrix walk breakages bench image kind-demo docs site generate lock build release release-check clean
 
 help: ## this list
 	@sed -nE 's/^([a-z0-9-]+):.* ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r verb what; do \
@@ -15,7 +15,7 @@ setup: .venv/ready ## the virtual environment .venv from locked, hash-checked pa
 .venv/ready: requirements/dev.txt pyproject.toml hack/setup
 	@hack/setup "$(PYTHON)"
 
-check: setup ## format, lint, types, import layers, generated files, spelling, budgets
+check: setup ## format, lint, types, import layers, generated files, spelling, budgets, the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -26,9 +26,10 @@ check: setup ## format, lint, types, import layers, generated files, spelling, b
 	$(BIN)/python hack/generate-docs --check
 	$(BIN)/python hack/generate-dashboards --check
 	$(BIN)/python hack/generate-rooms-picture --check
-	$(BIN)/codespell dra_driver protos deviceclasses docs hack conformance tests *.md
+	$(BIN)/codespell dra_driver protos deviceclasses docs hack conformance tests *.md *.yml
 	$(BIN)/yamllint -s deviceclasses hack conformance
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/mkdocs build
 	$(BIN)/python hack/budget
 
 test: setup ## all tests that need no cluster; branch coverage of the rooms that decide
@@ -40,7 +41,7 @@ quick: setup ## format, lint, types and the tests of what was changed, in second
 coverage: setup ## all tests with branch coverage of everything, each driver the installed program
 	$(BIN)/python hack/test --coverage
 
-demo: setup ## the story of the README
+demo: setup ## the story that docs/try-it.md shows
 	@$(BIN)/dra-driver demo
 
 conformance: setup ## CEL and allocation against the real modules; Go. SHORT=1, SEED=7
@@ -78,6 +79,9 @@ docs: setup ## docs/reference, recordings of machines, the table of the verdicts
 	$(BIN)/python hack/generate-dashboards
 	$(BIN)/python hack/generate-rooms-picture
 	$(BIN)/python hack/testbed/matrix.py --page
+
+site: setup ## the pages as a site in dist/site, which needs no server
+	$(BIN)/mkdocs build
 
 lock: setup ## requirements/*.txt anew, every wheel by hash
 	$(BIN)/python hack/lock

@@ -41,42 +41,9 @@ from tests.support import starting
 from tests.support.api_values import slice_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = (
-    *(
-        "index",
-        "why",
-        "try-it",
-        "deviceclasses",
-        "example-driver",
-        "node-admins",
-        "write-a-backend",
-    ),
-    *("node-labels", "nvidia", "from-nvidia", "moving-to-dra", "platforms", "mock-nvidia"),
-    *(
-        "older-clusters",
-        "install",
-        "image",
-        "kind",
-        "nodes",
-        "troubleshooting",
-        "questions",
-        "faults",
-        "tested",
-        "conformance",
-        "pending",
-        "check",
-        "kubectl-dra",
-    ),
-    *("architecture", "go-helper", "claims", "performance", "reference/config"),
-    *("reference/names", "reference/exit-codes", "reference/documents", "reference/fields"),
-    *("reference/kinds", "reference/settings", "reference/metrics", "reference/profiles"),
-)
 PAGES = [
-    *(
-        ROOT / f"{name}.md"
-        for name in ("README", "CONTRIBUTING", "RELEASE", "SECURITY", "CHANGELOG")
-    ),
-    *(ROOT / "docs" / f"{name}.md" for name in OURS),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "RELEASE", "SECURITY", "CHANGELOG")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "helm" / "dra-driver" / "README.md",
 ]
 DRIVER = DriverName("gpu.dra-driver.dev")
@@ -163,7 +130,7 @@ def test_commands_of_the_driver_run_and_print_what_is_shown(
     arguments: list[str], output: str
 ) -> None:
     ended = starting.run("dra_driver", *arguments, timeout=HANGING_SECONDS)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == (1 if arguments[0] == "explain" else 0), ended.stderr
     assert not output or ended.stdout == output
 
 
@@ -183,9 +150,31 @@ def test_flags_of_the_driver_in_commands_are_known(path: Path, option: str) -> N
             assert [flag for flag in flags if flag not in known] == []
 
 
+@cache
+def said_of_kubectl(verb: str) -> str:
+    program = Path(sys.executable).parent / "kubectl-dra"
+    return subprocess.run([program, verb, "--help"], capture_output=True, text=True, check=True).stdout  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_verbs_and_flags_of_the_kubectl_plugin_are_known(path: Path) -> None:
+    for words, _output in commands(path):
+        if words[:2] == ["kubectl", "dra"]:
+            flags = [word for word in words[3:] if word.startswith("-")]
+            assert [flag for flag in flags if flag not in said_of_kubectl(words[2])] == []
+
+
 def manifests(path: Path) -> list[Object]:
     loaded = (document for block in blocks(path, "yaml") for document in yaml.safe_load_all(block))
     return [document for document in loaded if document.get("kind") in PLURALS]
+
+
+def classes_beside(path: Path) -> list[Object]:
+    """The chart's DeviceClasses that the page does not show itself."""
+    shown = {document["metadata"]["name"] for document in manifests(path)}
+    files = sorted((ROOT / "deviceclasses").glob("*.yaml"))
+    loaded = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+    return [document for document in loaded if document["metadata"]["name"] not in shown]
 
 
 @pytest.mark.parametrize("path", [page for page in PAGES if manifests(page)], ids=page_id)
@@ -198,7 +187,7 @@ def test_pods_that_a_page_shows_get_their_devices(path: Path) -> None:
     with FakeApi() as api, PlainClient(api.url) as client:
         api.put("nodes", {"metadata": {"name": NODE}})
         api.put("resourceslices", {"metadata": {"name": "s"}, "spec": spec})
-        for document in manifests(path):
+        for document in [*classes_beside(path), *manifests(path)]:
             client.create(document)
         outcomes = FakeScheduler(client).schedule()
     pods = [document for document in manifests(path) if document["kind"] == "Pod"]
@@ -265,7 +254,37 @@ def test_the_pages_name_every_profile() -> None:
     assert [name for name in PROFILES if f"`{name}`" not in text] == []
 
 
-def test_the_readme_shows_what_the_demo_prints() -> None:
+def marked(path: Path, mark: str) -> list[str]:
+    """The lines of the block after a mark."""
+    (found,) = re.findall(
+        rf"^<!-- {mark} -->\n```text\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return str(found).splitlines()
+
+
+def test_the_readme_shows_six_lines_of_the_answer_and_what_the_scheduler_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    (command,) = [words for words, _ in commands(ROOT / "README.md") if "explain" in words]
+    ended = starting.run("dra_driver", *command[1:], timeout=HANGING_SECONDS)
+    answer = iter(ended.stdout.splitlines())
+    shown = marked(ROOT / "README.md", "explain")
+    assert len(shown) == 6
+    assert [line for line in shown if line not in answer] == []  # in this order
+    record = (ROOT / command[command.index("--from") + 1]).read_text()
+    (message,) = marked(ROOT / "README.md", "scheduler")
+    assert f'"message": "{message}"' in record
+
+
+def test_the_list_of_decisions_is_whole() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = re.findall(r"^- \[(.*)\]\((.*)\)$", (folder / "README.md").read_text(), re.MULTILINE)
+    there = {path.name: path.read_text().partition("\n")[0] for path in folder.glob("0*.md")}
+    assert {name: f"# {title.replace(': ', '. ', 1)}" for title, name in listed} == there
+
+
+def test_try_it_shows_what_the_demo_prints() -> None:
     script = ROOT / "hack" / "generate-demo-picture"
     ended = subprocess.run(
         (sys.executable, script, "--check"), capture_output=True, text=True, check=False

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.platform_pages import PAGES
+
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "dra-driver"
 PLATFORMS: dict[str, Any] = yaml.safe_load((CHART / "platforms.yaml").read_text())
@@ -60,4 +62,13 @@ def test_the_page_says_of_each_platform_whether_it_was_run_and_what_is_to_do() -
     assert [
         name for name, said in ran.items() if not said.startswith(("yes", "[yes]", "not run"))
     ] == []
-    assert cells("what you must do yourself").keys() == PLATFORMS.keys() - {"generic"}
+
+
+def test_each_platform_has_a_page_that_says_what_to_do_first() -> None:
+    folder = ROOT / "docs" / "platforms"
+    assert {path.stem for path in folder.glob("*.md")} == PAGES.keys()
+    assert set(PAGES.values()) == PLATFORMS.keys()
+    for page in PAGES:
+        text = (folder / f"{page}.md").read_text()
+        assert "\n## What you must do first\n\n- " in text
+        assert f"(platforms/{page}.md)" in PAGE

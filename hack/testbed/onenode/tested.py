@@ -75,6 +75,10 @@ def page(runs: Sequence[Run]) -> str:
         HEAD,
         "## What ran\n",
         _table("", runs, [(name, [str(getattr(run, key)) for run in runs]) for name, key in FACTS]),
+        "## What was never tested\n",
+        "| what | instead |\n| --- | --- |\n"
+        + "\n".join(f"| {a} | {b} |" for a, b in NEVER)
+        + "\n",
         "## Tests that passed\n",
         _table("tests", runs, [*_test_rows(runs)]),
         "\n".join(_failures(runs)),
@@ -83,8 +87,6 @@ def page(runs: Sequence[Run]) -> str:
         _table("feature", runs, [*_feature_rows(runs)]),
         "## What was left out\n",
         "\n".join(_left_out(runs)),
-        "## What was never tested\n",
-        "| what | instead |\n| --- | --- |\n" + "\n".join(f"| {a} | {b} |" for a, b in NEVER),
     )
     return "\n".join(part for part in parts if part) + "\n"
 
