@@ -42,7 +42,10 @@ from tests.support.api_values import slice_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
-    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "RELEASE", "SECURITY", "CHANGELOG")),
+    *(
+        ROOT / f"{name}.md"
+        for name in ("README", "CONTRIBUTING", "RELEASE", "SECURITY", "CHANGELOG")
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "helm" / "dra-driver" / "README.md",
 ]
