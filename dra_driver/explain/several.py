@@ -13,6 +13,7 @@ import msgspec
 
 from dra_driver.errors import DriverError
 from dra_driver.explain.explanation import Limits
+from dra_driver.explain.facts.claim_state import not_owned, unusable
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import EXIT_CODES, WORST_FIRST, Report, ReportList
@@ -201,8 +202,8 @@ def _deciding(one: ResolvedPod) -> object:
 
 
 def _of_claim(claim: ResourceClaim, pod: Pod) -> object:
-    owned = any(ref.uid == pod.metadata.uid for ref in claim.metadata.owner_references or ())
-    return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, owned
+    against = [type(reason) for reason in (*unusable(claim, pod), *not_owned(claim, pod))]
+    return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, against
 
 
 def _unknown(title: str, why: str, cause: str = "") -> Report:

@@ -13,13 +13,14 @@ version that is read then, the driver also reads the changes in between. They ma
 
 A watch begins when the node is quiet: no call for SETTLE_SECONDS, or LATEST_SECONDS after the first one. To open a watch takes longer than to
 prepare a claim, and would delay the kubelet's next call. Nothing is missed: the claim's version that the call has read is kept (`reserved`),
-and changes are read from there on, by the watch or before a release.
+and changes are read from there on, by the watch or before a release. Until the watch has read the claim once, the claim is *unwatched*:
+before a release the driver asks for the pods of each such claim, also of a claim made from a template.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Protocol
 
 import structlog
@@ -52,6 +53,8 @@ LOOK_SECONDS = 30.0
 # For claims of this process it waits until nothing has been prepared or unprepared for so long, and at most for LATEST_SECONDS.
 SETTLE_SECONDS = 1.0
 LATEST_SECONDS = 5.0
+# API servers forget changes that are older (--etcd-compaction-interval). A standby process begins no watches and only keeps versions.
+REMEMBERED_SECONDS = 300.0
 POLL_SECONDS = 60.0
 # Without an event for longer than this the connection may be dead, and other pods may use the claim unnoticed.
 FRESH_SECONDS = 1.0
@@ -118,6 +121,7 @@ class ClaimWatch:
         self._observe = observe
         self._clock = clock
         self._heard: float | None = None
+        self._read = False
         # Of the last list, event or bookmark: what happens later is not known yet.
         self._version = version
         # The version of the claim that was learned last; None: deleted.
@@ -127,6 +131,10 @@ class ClaimWatch:
         """Whether the API server has sent the current claim or a bookmark within the last FRESH_SECONDS."""
         heard = self._heard
         return heard is not None and self._clock() - heard < FRESH_SECONDS
+
+    def has_read(self) -> bool:
+        """Whether the watch has read the claim at least once as it is prepared, with all changes since `version`."""
+        return self._read
 
     def run(self, *, wait: Wait = Event.wait) -> None:
         """List and watch until `stop`. After each error the pause is longer."""
@@ -195,7 +203,9 @@ class ClaimWatch:
             self._version = event.resource_version
 
     def _learn(self, claim: Claim | None) -> None:
-        self._heard = self._clock() if self._take(claim) else None
+        is_current = self._take(claim)
+        self._heard = self._clock() if is_current else None
+        self._read |= is_current
         self._learned = None if claim is None else claim.resource_version
 
 
@@ -228,7 +238,9 @@ class ClaimFollower:
         self._start = start or _on_a_thread
         self._watches: dict[ClaimUid, tuple[ClaimWatch, Callable[[float], None]]] = {}
         self._polled: dict[ClaimUid, ClaimWatch] = {}
-        self._reserved: dict[ClaimUid, str] = {}  # versions of claims that have no watch yet
+        self._mutex = Lock()
+        # Versions of claims that have no watch yet, and when they were read.
+        self._reserved: dict[ClaimUid, tuple[str, float]] = {}
         self._news: tuple[float, float] | None = None  # the first and the last since the last look
         self._poll_at = clock()
         self._failed_polls = 0
@@ -236,15 +248,25 @@ class ClaimFollower:
     def __call__(self, event: DriverEvent) -> None:
         if isinstance(event, ClaimPrepared | ClaimUnprepared | DevicesFreed | Recovered):
             now = self._clock()
-            self._news = (now if self._news is None else self._news[0], now)
+            news = self._news  # read once: the follower's thread may clear it
+            self._news = (now if news is None else news[0], now)
 
     def reserved(self, claim: Claim) -> None:
-        """Note the version of a claim that a prepare call has read, after its row was written: changes count from there on."""
-        self._reserved[claim.ref.uid] = claim.resource_version
+        """Note the version of a claim that a prepare call has read: changes count from there on. Call it before the row can be seen.
+
+        Of two calls without a watch in between the first one counts: its pods may run.
+        """
+        now = self._clock()
+        with self._mutex:
+            known = self._reserved.items()
+            for uid in [uid for uid, (_, at) in known if now - at > REMEMBERED_SECONDS]:
+                del self._reserved[uid]
+            self._reserved.setdefault(claim.ref.uid, (claim.resource_version, now))
 
     def unwatched(self, ref: ClaimRef) -> bool:
-        """Whether the claim was prepared so recently that it has no watch yet: a pod may have joined it unnoticed."""
-        return ref.uid in self._reserved
+        """Whether no watch and no poll of this process has read the claim yet: a pod may have joined it unnoticed."""
+        watch = self._watch_of(ref.uid)
+        return watch is None or not watch.has_read()
 
     def followed(self, ref: ClaimRef) -> bool:
         """Whether the claim's watch is current, so that the row has every pod and the current allocation."""
@@ -256,11 +278,9 @@ class ClaimFollower:
 
         Raises DriverError.
         """
-        watched = self._watches.get(ref.uid)
-        watch = self._polled.get(ref.uid) if watched is None else watched[0]
-        version = self._reserved.get(ref.uid)
-        if watch is None and version is not None:
-            watch = self._watch(ref, version)
+        # In this order: a version is forgotten after its watch was begun.
+        version = self._reserved_version(ref.uid)
+        watch = self._watch(ref, version) if version else self._watch_of(ref.uid)
         if watch is not None:
             watch.catch_up(claim)
 
@@ -296,7 +316,6 @@ class ClaimFollower:
         """Start a watch for each new row, end the watches of removed rows, and poll the claims above MOST_WATCHES. Raises
         DriverError if the state cannot be read.
         """
-        reserved = self._reserved.copy()  # each of them has its row already, unless it was released
         with self._store.reading() as state:
             rows = [row for row in state.all_claims() if self._counts(row)]
         # Keep the watches that exist. Then prefer claims that other pods may use.
@@ -305,16 +324,17 @@ class ClaimFollower:
         self._end(list(self._watches.keys() - {row.ref.uid for row in watched}))
         for row in watched:
             if row.ref.uid not in self._watches:
-                self._begin(row.ref, reserved.get(row.ref.uid, ""))
+                self._begin(row.ref)
         new = [row for row in beyond if row.ref.uid not in self._polled]
         self._polled = {
             row.ref.uid: self._polled.get(row.ref.uid)
-            or self._watch(row.ref, reserved.get(row.ref.uid, ""))
+            or self._watch(row.ref, self._reserved_version(row.ref.uid))
             for row in beyond
         }
-        for uid, version in reserved.items():
-            if self._reserved.get(uid) == version:  # else it was prepared anew meanwhile
-                del self._reserved[uid]
+        with self._mutex:
+            # Not of claims without a row: their prepare call may be about to write it.
+            for row in rows:
+                self._reserved.pop(row.ref.uid, None)
         if beyond and self._clock() >= self._poll_at:
             self._poll_at = self._clock() + self._poll(beyond)
         elif new:
@@ -328,8 +348,15 @@ class ClaimFollower:
             return False
         return bool(row.owned) and row.boot_id == self._store.boot_id
 
-    def _begin(self, ref: ClaimRef, version: str) -> None:
-        watch = self._polled.pop(ref.uid, None) or self._watch(ref, version)
+    def _watch_of(self, uid: ClaimUid) -> ClaimWatch | None:
+        watched = self._watches.get(uid)
+        return self._polled.get(uid) if watched is None else watched[0]
+
+    def _reserved_version(self, uid: ClaimUid) -> str:
+        return self._reserved.get(uid, ("", 0.0))[0]
+
+    def _begin(self, ref: ClaimRef) -> None:
+        watch = self._polled.get(ref.uid) or self._watch(ref, self._reserved_version(ref.uid))
         self._watches[ref.uid] = watch, self._start(watch.run)
 
     def _watch(self, ref: ClaimRef, version: str) -> ClaimWatch:

@@ -98,8 +98,8 @@ class NodeParts:
 
     `ask(refs, until)` reads each claim once, and returns by `until`. `followed` returns whether the watch of a claim is current, so
     that the claim's row has every pod and the current allocation. `catch_up(ref, claim)` writes pods into the row that used the claim
-    up to this version of it (None: deleted), and that the watch has missed. `reserved(claim)` is called when a row was written for the claim;
-    until its watch begins, `unwatched` returns True. `learn` writes into the state which physical resource is behind
+    up to this version of it (None: deleted), and that the watch has missed. `reserved(claim)` is called before a row is committed for the claim;
+    until a watch has read the claim, `unwatched` returns True. `learn` writes into the state which physical resource is behind
     each device, before devices are reserved.
     """
 

@@ -267,9 +267,8 @@ class PrepareClaims:
                 if isinstance(decision, Plan):
                     # Write the row now, so that the plan for the next claim of this call sees the new owners.
                     parts.executor.mark(transaction, decision.steps[:1])
-        for ref, claim in claims.items():
-            if isinstance(decisions[ref.uid], Plan):
-                parts.reserved(claim)
+                    # Before the commit: whoever sees the row must know from where to read the claim's changes.
+                    parts.reserved(claim)
         return decisions
 
     def _finish(

@@ -170,6 +170,28 @@ def test_pods_with_another_answer_are_not_alike(second: tuple[Pod, Object]) -> N
     assert [one.alike for one in explain_several(known, [PendingSubject("ns")]).items] == [(), ()]
 
 
+def test_a_pod_that_has_a_full_claim_already_is_not_like_one_that_comes_too_late() -> None:
+    users = [{"resource": "pods", "name": f"p{n}", "uid": f"uid-p{n}"} for n in range(256)]
+    full = holder("gpu-0", "one")
+    full["status"]["reservedFor"] = users
+    known = cluster(pod("p0", BY_NAME), pod("late", BY_NAME), claims=(full,))
+    alone = {
+        name: explain_several(known, [PodSubject("ns", name)]).outcome for name in ("p0", "late")
+    }
+    assert len(set(alone.values())) == 2
+    found = explain_several(known, [PendingSubject("ns")]).items
+    assert {one.subject: (one.outcome, one.alike) for one in found} == {
+        f"pod ns/{name}": (outcome, ()) for name, outcome in alone.items()
+    }
+
+
+def test_a_pod_that_only_owns_its_claim_is_not_like_one_whose_claim_was_made_for_it() -> None:
+    (first, its), (second, other) = made("a"), made("b")
+    del other["metadata"]["ownerReferences"][0]["controller"]
+    known = cluster(first, second, claims=(its, other))
+    assert [one.alike for one in explain_several(known, [PendingSubject("ns")]).items] == [(), ()]
+
+
 def test_the_words_about_a_workload_are_in_the_summary() -> None:
     pods = (
         pod("t-0", NEVER_FITS, "train"),

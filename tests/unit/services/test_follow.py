@@ -148,24 +148,135 @@ def test_a_claim_that_ends_before_its_watch_began_is_asked_for_its_pods(
     row = node.parts.row(claim.ref.uid)
     assert row is not None, "given back while a pod runs that came and went unseen"
     assert row.users.pods == (one, TWO)
-    follower.once()
-    assert not follower.unwatched(claim.ref)
 
 
-def test_a_claim_that_is_prepared_anew_during_a_look_stays_unwatched(bench: Bench) -> None:
-    follower = bench.follower
+def _comes_and_goes_unseen(bench: Bench, claim: Claim) -> PodUid:
+    """A pod uses the claim for a moment: only the API server's changes between versions 3 and 7 name it, and it still runs."""
+    present = replace(claim, resource_version="7")
+    bench.api.claims = (present,)
+    bench.node.add(present)
+    past = (_with(claim, *claim.reserved_for, TWO), "5"), (present, "7")
+    bench.api.claim_past += [ClaimEvent("MODIFIED", version, one) for one, version in past]
+    bench.node.presences[TWO] = Alive("its cgroup has processes")
+    return TWO
+
+
+def _assert_kept_for(bench: Bench, claim: Claim, pod: PodUid) -> None:
+    assert UnprepareClaims(bench.node.parts)([claim.ref]) == {claim.ref.uid: None}
+    row = bench.node.parts.row(claim.ref.uid)
+    assert row is not None, "given back while a pod runs that came and went unseen"
+    assert pod in (row.users.pods or ())
+
+
+def test_a_claim_stays_unwatched_until_its_watch_has_read_it(bench: Bench) -> None:
+    """To begin a watch is not yet to know something: the API server may be slow or away."""
+    claim = a_claim("made")
+    bench.connect()
+    bench.prepare(replace(claim, resource_version="3"))
+    bench.follower.once()
+    assert len(bench.begun) == 1
+    assert bench.follower.unwatched(claim.ref)
+    _assert_kept_for(bench, claim, _comes_and_goes_unseen(bench, claim))
+
+
+def test_a_claim_that_was_read_by_its_watch_is_not_asked_for_again(bench: Bench) -> None:
+    claim = a_claim("made")
+    bench.connect()
+    bench.prepare(claim)
+    bench.watch()
+    assert not bench.follower.unwatched(claim.ref)
+
+
+def test_a_claim_that_another_process_prepared_is_unwatched(bench: Bench) -> None:
+    """Two processes serve a node during an update, and the follower sees the other's rows only after a while."""
+    claim = a_claim("made")
+    bench.prepare(claim)  # not connected: this follower was not told
+    bench.connect()
+    bench.node.add(_with(claim, *claim.reserved_for, TWO))
+    bench.node.presences[TWO] = Alive("its cgroup has processes")
+    _assert_kept_for(bench, claim, TWO)
+
+
+def test_the_version_is_noted_before_the_row_can_be_seen(bench: Bench, node: LocalNode) -> None:
+    """Else a look in between begins a watch that does not know from where to read."""
+    bench.connect()
+    seen: list[bool] = []
+
+    def reserved(claim: Claim) -> None:
+        seen.append(node.store._db.in_transaction)  # a look waits for its end
+        bench.follower.reserved(claim)
+
+    node.parts = replace(node.parts, reserved=reserved)
+    node.prepare_claims = PrepareClaims(node.parts, node.stored, node.workers)
+    bench.prepare(replace(SHARED, resource_version="3"))
+    assert seen == [True]
+
+
+def test_a_look_before_the_row_is_written_forgets_no_version(bench: Bench) -> None:
+    bench.connect()
+    bench.follower.reserved(replace(SHARED, resource_version="3"))
+    bench.follower.once()
+    bench.prepare(replace(SHARED, resource_version="6"))
+    _assert_kept_for(bench, SHARED, _comes_and_goes_unseen(bench, SHARED))
+
+
+def test_a_look_during_a_release_hides_no_change(bench: Bench) -> None:
     bench.connect()
     bench.prepare(replace(SHARED, resource_version="3"))
 
-    def start(_run: Callable[[], None]) -> Callable[[float], None]:
-        follower.reserved(replace(SHARED, resource_version="9"))
-        return bench.joined.append
+    class Racing(dict):  # type: ignore[type-arg]
+        def get(self, key: object, default: object = None) -> object:
+            found = super().get(key, default)
+            bench.follower._watches = dict(self)  # once
+            bench.follower.once()
+            return found
 
-    follower._start = start
-    follower.once()
-    assert follower.unwatched(SHARED.ref)
-    follower.once()
-    assert not follower.unwatched(SHARED.ref)
+    pod = _comes_and_goes_unseen(bench, SHARED)
+    bench.follower._watches = Racing()
+    bench.follower.catch_up(SHARED.ref, bench.api.claims[0])
+    assert bench.pods(SHARED) == (ONE, pod)
+
+
+def test_of_two_versions_before_a_watch_the_first_one_counts(bench: Bench) -> None:
+    """For example if the claim was allocated anew within a second: pods of the time before may run."""
+    bench.connect()
+    bench.prepare(replace(SHARED, resource_version="3"))
+    bench.follower.reserved(replace(SHARED, resource_version="6"))
+    pod = _comes_and_goes_unseen(bench, SHARED)
+    bench.watch()
+    assert bench.pods(SHARED) == (ONE, pod)
+
+
+def test_versions_that_no_watch_takes_over_are_forgotten(bench: Bench) -> None:
+    """A process that stands by begins no watches."""
+    for number in range(1000):
+        bench.follower.reserved(a_claim(f"c{number}"))
+        bench.clock.now += 1
+    assert len(bench.follower._reserved) == follow.REMEMBERED_SECONDS + 1
+    bench.clock.now += follow.REMEMBERED_SECONDS + 1
+    bench.follower.reserved(replace(a_claim("c999"), resource_version="9"))
+    assert [version for version, _ in bench.follower._reserved.values()] == ["9"]
+
+
+def test_news_that_a_look_clears_while_they_arrive_cost_no_call(bench: Bench) -> None:
+    class Cleared(ClaimFollower):
+        """The follower's thread clears the news whenever another thread has read them."""
+
+        kept: tuple[float, float] | None = None
+
+        @property
+        def _news(self) -> tuple[float, float] | None:
+            found, self.kept = self.kept, None
+            return found
+
+        @_news.setter
+        def _news(self, news: tuple[float, float] | None) -> None:
+            self.kept = news
+
+    follower = Cleared(bench.api, bench.node.store, A_PLACE, changed=bench.changed.append)
+    for _ in range(2):
+        follower(ClaimPrepared(SHARED.ref, 0.1))
+    assert follower.kept is not None
 
 
 def test_a_template_s_claim_that_another_pod_names_is_followed_too(bench: Bench) -> None:
