@@ -77,7 +77,7 @@ class Watch:
     objects of other namespaces than the pod's.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all but three by name
         self,
         target: cluster.Target,
         events: PodEvents,
