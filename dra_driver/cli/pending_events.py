@@ -200,8 +200,9 @@ class Watch:
             return ""
         message = message_of(report)
         if not self._names_of_others:
-            users = (*state.resource_claims, *state.pods)
-            message = without_others(message, own, {one.metadata.namespace for one in users})
+            others = {one.metadata.namespace for one in state.resource_claims}
+            others |= {one.metadata.namespace for one in state.pods}
+            message = without_others(message, own, others)
         return short(message)
 
     def _write(self, found: list[Say], now: datetime) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver pending-events`: which pods get an Event, what it says, and how often."""
 
+import itertools
 import os
 import re
 import signal
@@ -15,13 +16,15 @@ import structlog
 from prometheus_client import generate_latest
 from structlog.testing import CapturingLogger
 
-from dra_driver.cli import pending_events
+from dra_driver.cli import cluster, pending_events
 from dra_driver.cli.cluster import Target
 from dra_driver.cli.limits import TookTooLong
 from dra_driver.cli.main import main
 from dra_driver.cli.pending_decisions import without_others
 from dra_driver.cli.pending_events import Clocks, Watch
 from dra_driver.cli.pending_metrics import PendingMetrics
+from dra_driver.explain.readable import readable
+from dra_driver.explain.several import explain_pods
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.pod_events import PodEvents
 from dra_driver.testing.fake_api import FakeApi
@@ -497,3 +500,27 @@ def test_a_search_that_hangs_costs_no_other_namespace_its_event(
     controller.look()
     assert controller.said() == [("train", LARGE)]
     assert controller.metric('dra_driver_pending_looks_total{result="failed"}') == 2
+
+
+def test_a_turn_that_was_cut_leaves_nothing_behind_for_pods_that_ask_for_the_same(
+    controller: Controller,
+) -> None:
+    numbers = str(list(range(60)))
+    spec = request("90Gi")
+    (selector,) = spec["devices"]["requests"][0]["exactly"]["selectors"]
+    selector["cel"]["expression"] = (
+        f"{numbers}.all(a, {numbers}.all(b, a + b >= 0)) && {selector['cel']['expression']}"
+    )
+    for namespace in ("aaa", "default"):
+        metadata = {"name": "large", "namespace": namespace}
+        controller.api.put("resourceclaimtemplates", {"metadata": metadata, "spec": {"spec": spec}})
+        controller.api.put("pods", in_namespace(namespace, "train"))
+    state = readable(cluster.read(controller.watch._target))
+    pods = sorted(state.pods, key=lambda one: one.metadata.namespace)
+    answers = itertools.chain([False], itertools.repeat(True))
+    found = explain_pods(state, pods, cancelled=lambda: next(answers))
+    assert next(found)[0].outcome == "could not tell"
+    answers = itertools.repeat(False)
+    report, (waiting,) = next(found)
+    assert (report.outcome, waiting.metadata.namespace) == ("devices do not fit", "default")
+    assert "too long" not in str(report)
