@@ -321,6 +321,11 @@ def _add_pending_events(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"for so long a pod may wait before anything is said (default: {PENDING_SECONDS:g})",
     )
+    parser.add_argument(
+        "--names-of-others",
+        action="store_true",
+        help="an Event may name claims and pods of other namespaces than its pod's; whoever reads a namespace's Events then sees them",
+    )
     for name in ("http_address", "log_level", "log_format"):
         option = next(one for one in OPTIONS if one.name == name)
         parser.add_argument(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver doctor --from FILE`: the answer about a node of a cluster that was recorded, by `doctor --bundle` or by `record`.
 
-What the API server showed is judged again, by this release. What only a look at the node can tell is as the bundle has it; a record of
-the cluster has nothing of it.
+What the API server showed is judged again, by this release. What only a look at the node can tell is what the bundle found, in the words of
+this release and without commands, for anybody may have written the file; a record of the cluster has nothing of it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ import msgspec
 from dra_driver.cli.checks import Check, run_checks
 from dra_driver.cli.inputs import record, recorded_text
 from dra_driver.doctor import cluster as rules
-from dra_driver.doctor.findings import Diagnosis, Finding, ordered, unknown
+from dra_driver.doctor.findings import Diagnosis, Finding, ordered, retold, unknown
 from dra_driver.doctor.texts import CHECKS
 from dra_driver.errors import Permanent
 from dra_driver.explain.names import first_names
@@ -36,7 +36,7 @@ def diagnosis_of(name: str, node: NodeName, driver: DriverName) -> Diagnosis:
     told = _told(name)
     if told is not None and node in ("", told.node):
         node, driver = NodeName(told.node), DriverName(told.driver)
-        known = tuple(one for one in told.findings if one.check in CHECKS)
+        known = tuple(retold(one) for one in told.findings if one.check in CHECKS)
     elif node:
         known = tuple(unknown(check, node, NOT_IN_A_RECORD) for check in _ONLY_ASKED)
     else:

@@ -2,20 +2,27 @@
 """Which pods wait for devices for too long, what is said of them, and which of it is news? Pure functions for `pending-events`."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from dra_driver.cli.explain_lines import device_lines, node_lines
 from dra_driver.explain.outcome import Report, RequestReport
 from dra_driver.explain.verdict import Fits
 from dra_driver.explain.waiting_pods import asks_for_devices
-from dra_driver.kube.pod_events import Written, event_name, moment, short
+from dra_driver.kube.pod_events import Written, event_name, moment
 from dra_driver.model.api.core import OVER, Pod
+from dra_driver.model.printable import printable
 
 QUIET = timedelta(minutes=5)
 """A pod gets at most one Event in this time, however often the answer changes."""
+ELSEWHERE = "another namespace"
 _COUNTED = re.compile(r" \([\d,]+ looked at\)")
+_FULL_NAME = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+_SEVERAL_ELSEWHERE = re.compile(rf"{ELSEWHERE}(?:, {ELSEWHERE})+")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,19 @@ def message_of(report: Report) -> str:
     for claim in report.claims:
         if claim.origin:
             words = words.replace(f"claim {claim.name} ", "its claim ")
-    return short(" ".join(words.split()))
+    return printable(" ".join(words.split()))
+
+
+def without_others(message: str, own: str, others: Collection[str]) -> str:
+    """Return the message without the names of objects of other namespaces; `others` may have the pod's `own` namespace too.
+
+    Whoever may read the Events of a namespace need not know who works in another one. The scheduler's messages have no such name either.
+    """
+
+    def shown(found: re.Match[str]) -> str:
+        return found[0] if found[1] == own or found[1] not in others else ELSEWHERE
+
+    return _SEVERAL_ELSEWHERE.sub(ELSEWHERE, _FULL_NAME.sub(shown, message))
 
 
 def _in_the_way(report: Report) -> Iterator[str]:
@@ -95,5 +114,25 @@ def news(pod: Pod, message: str, said: Sequence[Written], now: datetime) -> Say 
 
 
 def fairly(pods: Sequence[Pod], looked_at: Callable[[str], int]) -> list[Pod]:
-    """Return the pods in the order in which they are explained: first those whose last look, by UID, is the longest ago."""
-    return sorted(pods, key=lambda pod: looked_at(pod.metadata.uid))
+    """Return the pods in the order in which they are explained: namespaces take turns, so that none waits for all pods of another.
+
+    `looked_at` returns the number of the last look, by UID. The longest ago comes first, of the namespaces and of the pods of each.
+    """
+    last: dict[str, int] = {}
+    for pod in pods:
+        name, look = pod.metadata.namespace, looked_at(pod.metadata.uid)
+        last[name] = max(last.get(name, 0), look)
+    waited = sorted(
+        pods, key=lambda pod: (last[pod.metadata.namespace], looked_at(pod.metadata.uid))
+    )
+    return in_turns(waited, lambda pod: pod.metadata.namespace)
+
+
+def in_turns(ones: Sequence[T], namespace: Callable[[T], str]) -> list[T]:
+    """Return the first of each namespace, then the second of each, and so on; otherwise the order stays."""
+    before: Counter[str] = Counter()
+    turns: list[tuple[int, T]] = []
+    for one in ones:
+        turns.append((before[namespace(one)], one))
+        before[namespace(one)] += 1
+    return [one for _, one in sorted(turns, key=lambda turn: turn[0])]

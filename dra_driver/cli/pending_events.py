@@ -22,14 +22,24 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver import __version__
 from dra_driver.cli import cluster
 from dra_driver.cli.limits import TookTooLong, at_most, uncollected
-from dra_driver.cli.pending_decisions import Say, by_pod, due, fairly, message_of, news
+from dra_driver.cli.pending_decisions import (
+    Say,
+    by_pod,
+    due,
+    fairly,
+    in_turns,
+    message_of,
+    news,
+    without_others,
+)
 from dra_driver.cli.pending_metrics import PendingMetrics
 from dra_driver.daemon.http_endpoint import HttpEndpoint
 from dra_driver.daemon.logs import make_logger
 from dra_driver.errors import DriverError, Permanent
+from dra_driver.explain.outcome import Report
 from dra_driver.explain.readable import readable
 from dra_driver.explain.several import explain_pods
-from dra_driver.kube.pod_events import PodEvents
+from dra_driver.kube.pod_events import PodEvents, short
 from dra_driver.model.api.core import Pod
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import DONE
@@ -39,14 +49,19 @@ REST = 9
 """The rest after a look, in times of the look's own duration: it uses at most a tenth of a core, and as little of the API server."""
 SEARCH_SECONDS = 60.0
 """For all pods of one look. The next look begins with the pods that were left."""
+TURN_SECONDS = 15.0
+"""For pods that ask for the same: a claim that is slow to explain takes no more from the others."""
 GRACE_SECONDS = 30.0
 """The search looks at the time between devices. So much later it is ended, wherever it is."""
 MOST_EVENTS = 100
-"""In one look; the next one writes the others."""
+"""In one look, in which namespaces take turns; the next one writes the others."""
 REMEMBERED = 1000
 """Of so many namespaces and kinds it is remembered what was logged."""
 STUCK_SECONDS = 900.0
 """No look takes so long; only a restart helps then."""
+
+
+_Explained = tuple[str, Pod, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +73,11 @@ class Clocks:
 
 
 class Watch:
-    """The controller. `after`: for so long a pod may wait before anything is said of it."""
+    """The controller. `after`: for so long a pod may wait before anything is said of it. `names_of_others`: whether an Event may name
+    objects of other namespaces than the pod's.
+    """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all but three by name
         self,
         target: cluster.Target,
         events: PodEvents,
@@ -69,10 +86,12 @@ class Watch:
         log: FilteringBoundLogger,
         metrics: PendingMetrics,
         clocks: Clocks,
+        names_of_others: bool = False,
     ) -> None:
         self._target = target
         self._events = events
         self._after = after
+        self._names_of_others = names_of_others
         self._log = log
         self._metrics = metrics
         self._clocks = clocks
@@ -120,12 +139,15 @@ class Watch:
     def _look(self) -> None:
         now = self._clocks.now()
         outcomes: Counter[str] = Counter()
+        hangs = False
         if due(self._events.pods_without_node(), self._after, now):
             state = readable(cluster.read(self._target))
             self._tell_gaps(state)
             said = by_pod(self._events.written())
             found: list[Say] = []
-            for outcome, pod, message in self._explained(state, now):
+            explained: list[_Explained] = []
+            hangs = self._explain(state, now, explained)
+            for outcome, pod, message in explained:
                 outcomes[outcome] += 1
                 one = message and news(pod, message, said.get(pod.metadata.uid, ()), now)
                 if one:
@@ -134,30 +156,57 @@ class Watch:
         else:
             self._looked_at.clear()
         self._metrics.waiting(outcomes)
+        if hangs:
+            raise TookTooLong
 
     @uncollected()
-    def _explained(self, state: ClusterState, now: datetime) -> list[tuple[str, Pod, str]]:
-        """Return the outcome for each pod that waits too long, and what is to be said of it, "" for nothing."""
+    def _explain(self, state: ClusterState, now: datetime, found: list[_Explained]) -> bool:
+        """Add the outcome for each pod that waits too long, and what is to be said of it, "" for nothing. Returns whether a search had to be ended."""
         pods = fairly(due(state.pods, self._after, now), lambda uid: self._looked_at.get(uid, 0))
-        until = self._clocks.monotonic() + SEARCH_SECONDS
+        until, turn = self._clocks.monotonic() + SEARCH_SECONDS, self._clocks.monotonic()
 
         def out_of_time() -> bool:
             return self._clocks.monotonic() > until
 
+        def turn_is_over() -> bool:
+            return out_of_time() or self._clocks.monotonic() > turn + TURN_SECONDS
+
         self._looks += 1
-        looked_at = {one.metadata.uid: self._looked_at.get(one.metadata.uid, 0) for one in pods}
-        found: list[tuple[str, Pod, str]] = []
-        with at_most(SEARCH_SECONDS + GRACE_SECONDS):
-            for report, alike in explain_pods(state, pods, cancelled=out_of_time):
-                message = message_of(report) if report.outcome == "devices do not fit" else ""
-                found += [(report.outcome, pod, message) for pod in alike]
-                if not out_of_time():
-                    looked_at.update((pod.metadata.uid, self._looks) for pod in alike)
-        self._looked_at = looked_at
-        return found
+        self._looked_at = {
+            pod.metadata.uid: self._looked_at.get(pod.metadata.uid, 0) for pod in pods
+        }
+        try:
+            with at_most(SEARCH_SECONDS + GRACE_SECONDS):
+                for report, alike in explain_pods(state, pods, cancelled=turn_is_over):
+                    message = self._message(report, alike[0].metadata.namespace, state)
+                    found += [(report.outcome, pod, message) for pod in alike]
+                    if not out_of_time():
+                        self._looked_at.update((pod.metadata.uid, self._looks) for pod in alike)
+                    turn = self._clocks.monotonic()
+        except TookTooLong:
+            # Which pods ask for the same as the one that hangs is not known: their namespace has had its turn.
+            known = {pod.metadata.uid for _, pod, _ in found}
+            hanging = next((one for one in pods if one.metadata.uid not in known), pods[0])
+            self._looked_at.update(
+                (pod.metadata.uid, self._looks)
+                for pod in pods
+                if pod.metadata.namespace == hanging.metadata.namespace
+            )
+            return True
+        return False
+
+    def _message(self, report: Report, own: str, state: ClusterState) -> str:
+        if report.outcome != "devices do not fit":
+            return ""
+        message = message_of(report)
+        if not self._names_of_others:
+            others = {one.metadata.namespace for one in state.resource_claims}
+            others |= {one.metadata.namespace for one in state.pods}
+            message = without_others(message, own, others)
+        return short(message)
 
     def _write(self, found: list[Say], now: datetime) -> None:
-        for one in found[:MOST_EVENTS]:
+        for one in in_turns(found, lambda one: one.pod.metadata.namespace)[:MOST_EVENTS]:
             pod = one.pod.metadata
             try:
                 if one.again is None:
@@ -195,7 +244,15 @@ def run(chosen: argparse.Namespace) -> int:
     log = make_logger(level=chosen.log_level, form=chosen.log_format)
     metrics = PendingMetrics()
     after = timedelta(seconds=chosen.after)
-    watch = Watch(target, events, after, log=log, metrics=metrics, clocks=Clocks())
+    watch = Watch(
+        target,
+        events,
+        after,
+        log=log,
+        metrics=metrics,
+        clocks=Clocks(),
+        names_of_others=chosen.names_of_others,
+    )
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

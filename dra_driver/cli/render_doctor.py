@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from dra_driver.cli.render import plain
 from dra_driver.cli.render_explain import bold, wrapped
 from dra_driver.doctor.findings import Diagnosis, Finding, counted
 from dra_driver.doctor.text import Severity
@@ -38,11 +39,11 @@ def _finding(one: Finding, width: int, *, color: bool) -> Iterator[str]:
     word = _WORDS[one.severity]
     if color and one.severity in _COLORS:
         word = f"{_COLORS[one.severity]}{word}{_END}"
-    yield f"{word} {one.id}: {one.object}"
+    yield f"{word} {plain(f'{one.id}: {one.object}')}"
     yield from wrapped(one.found, width, indent="  ")
     if one.severity != "unknown":
         yield from wrapped(f"means: {one.meaning}", width, indent="  ")
     yield from wrapped(f"do: {one.next_step}", width, indent="  ")
     if one.command:
         # Not wrapped: it is there to be copied.
-        yield f"  $ {one.command}"
+        yield f"  $ {plain(one.command)}"

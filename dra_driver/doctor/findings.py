@@ -80,6 +80,30 @@ def unknown(check: str, where: str, why: str) -> Finding:
     return _plain(check, "unknown", where, why, next_step=CHECKS[check].to_look)
 
 
+def retold(told: Finding) -> Finding:
+    """Return a finding of a file in the words of this release. Only what was looked at and what was found are the file's.
+
+    Its author may be anybody. So there is no command to copy, and no advice but this release's own.
+    """
+    text = TEXTS.get(told.id)
+    if text is not None and text.check == told.check:
+        return Finding(
+            check=text.check,
+            id=told.id,
+            severity=text.severity,
+            object=_shown(told.object),
+            found=_shown(told.found),
+            meaning=text.meaning,
+            next_step=text.next_step,
+            command="",
+        )
+    if told.id != told.check or told.severity not in ("ok", "unknown"):
+        return unknown(
+            told.check, told.object, f"this release does not know {told.id}: {told.found}"
+        )
+    return (fine if told.severity == "ok" else unknown)(told.check, told.object, told.found)
+
+
 def ordered(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings, the worst first; those of equal weight in the order of the checks."""
     places = {name: place for place, name in enumerate(CHECKS)}

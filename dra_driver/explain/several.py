@@ -155,7 +155,7 @@ def explain_pods(
 ) -> Iterator[tuple[Report, tuple[Pod, ...]]]:
     """Yield a report, and the pods that it is about: those that ask for the same. The order is that of the first of them.
 
-    `state` is what `readable` returns, and `pods` are of it. Once `cancelled` returns True, the reports say that there was no time.
+    `state` is what `readable` returns, and `pods` are of it. While `cancelled` returns True, the reports say that there was no time.
     """
     for report, alike in _grouped(pods, Limits("", cancelled), Fleet(state)):
         yield report, tuple(one.pod for one in alike)
@@ -178,8 +178,12 @@ def _grouped(
         if limits.stop():
             # For many pods, even the preparation of their searches would take too long.
             yield _unknown(equal[0].title, NO_TIME, "timeout"), equal
-        else:
-            yield answer(equal[:1], limits, fleet), equal
+            continue
+        report = answer(equal[:1], limits, fleet)
+        if limits.stop():
+            # What was not found out in time is no answer for the next ones, which may have time of their own.
+            fleet = Fleet(fleet.state)
+        yield report, equal
 
 
 def _deciding(one: ResolvedPod) -> object:

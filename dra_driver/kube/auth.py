@@ -24,9 +24,18 @@ def connect(
     service_account_dir: Path = SERVICE_ACCOUNT_DIR,
     clock: Callable[[], float] = time.monotonic,
 ) -> Connection:
-    """The connection of the kubeconfig, or of the driver's own pod if there is none. Raises Fatal."""
+    """The connection of the kubeconfig, or of the driver's own pod if there is none. Raises Fatal.
+
+    It is for what runs as root on a node, so a kubeconfig that starts a program is refused.
+    """
     if kubeconfig is not None:
-        return from_kubeconfig(load_kubeconfig(kubeconfig), environment, clock)
+        config = load_kubeconfig(kubeconfig)
+        if config.program:
+            raise Fatal(
+                f"kubeconfig {kubeconfig}: its user logs in with a program (exec), and on a node, as root, none is started; give one with "
+                "a token, a tokenFile or a client certificate"
+            )
+        return from_kubeconfig(config, environment, clock)
     return in_cluster(environment, service_account_dir, clock)
 
 

@@ -8,6 +8,7 @@ Source: client.authentication.k8s.io/v1 and v1beta1; k8s.io/client-go plugin/pkg
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -71,9 +72,10 @@ class ExecLogin:
         spec = {"interactive": person, **({"cluster": plugin.cluster} if plugin.cluster else {})}
         asked = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec}
         variables = {"KUBERNETES_EXEC_INFO": json.dumps(asked)}
+        program = self._program()
         try:
             ended = subprocess.run(  # noqa: S603 - the program that the user's kubeconfig names, as kubectl runs it
-                [plugin.command, *plugin.arguments],
+                [program, *plugin.arguments],
                 env={**os.environ, **plugin.environment, **variables},
                 stdin=None if person else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -82,8 +84,7 @@ class ExecLogin:
                 timeout=ANSWER_SECONDS,
             )
         except FileNotFoundError as error:
-            hint = f"; {excerpt(plugin.install_hint.encode())}" if plugin.install_hint else ""
-            raise self._failed(f"there is no program {plugin.command}{hint}") from error
+            raise self._missing() from error
         except subprocess.TimeoutExpired as error:
             raise self._failed(f"it did not end within {ANSWER_SECONDS:.0f} s") from error
         except (OSError, ValueError) as error:
@@ -94,6 +95,25 @@ class ExecLogin:
             )
         return self._read(ended.stdout)
 
+    def _program(self) -> str:
+        """The program's file. A name is looked up in PATH, but not in the current folder: that may be somebody else's."""
+        command = self._plugin.command
+        if "/" in command:
+            return command
+        found = shutil.which(command)
+        if found is None:
+            raise self._missing()
+        if not os.path.isabs(found):  # noqa: PTH117 - as PATH has it
+            raise self._failed(
+                f"PATH finds {found} by the current folder, where anybody may have put it; take . and empty entries out of PATH"
+            )
+        return found
+
+    def _missing(self) -> Temporary:
+        plugin = self._plugin
+        hint = f"; {excerpt(plugin.install_hint.encode())}" if plugin.install_hint else ""
+        return self._failed(f"there is no program {plugin.command}{hint}")
+
     def _read(self, answer: bytes) -> tuple[str, float]:
         """The token, and when it ends. What the program printed may be a secret, so no message has it."""
         try:
@@ -101,7 +121,14 @@ class ExecLogin:
             version, status = document["apiVersion"], document["status"]
             token, ends = status.get("token", ""), status.get("expirationTimestamp")
             until = datetime.fromisoformat(ends).timestamp() if ends else float("inf")
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise self._failed(
                 f"it printed no ExecCredential with a status ({type(error).__name__})"
             ) from error

@@ -32,7 +32,10 @@ PROXY_SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """One context of one file. `namespace` is its default namespace, or empty. `credentials` makes them, given a clock."""
+    """One context of one file. `namespace` is its default namespace, or empty. `credentials` makes them, given a clock.
+
+    `program` is what they start to log in (`exec`); "" for all other credentials.
+    """
 
     path: Path
     server: str
@@ -41,6 +44,7 @@ class Kubeconfig:
     tls_server_name: str = ""
     proxy: str = ""
     namespace: str = ""
+    program: str = ""
 
 
 def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
@@ -71,6 +75,7 @@ def load_kubeconfig(path: Path, *, context: str = "") -> Kubeconfig:
         tls_server_name=cluster.text("tls-server-name"),
         proxy=proxy,
         namespace=chosen.text("namespace"),
+        program=_program(user),
     )
 
 
@@ -239,7 +244,7 @@ def _credentials(
         return lambda clock: TokenFile(token_file, clock=clock)
     if token:
         return lambda _clock: FixedHeaders({"Authorization": f"Bearer {token}"})
-    if user.has("exec"):
+    if _program(user):
         plugin = _exec_plugin(user.section("exec"), cluster, context)
         return lambda _clock: ExecLogin(plugin)
     if user.has("auth-provider"):
@@ -249,6 +254,14 @@ def _credentials(
             "it logs in by name and password, which API servers do not take since 1.19; use a token or a client certificate"
         )
     return lambda _clock: FixedHeaders()
+
+
+def _program(user: _Section) -> str:
+    """What the user's credentials start; a token goes before it, as in kubectl."""
+    by_token = user.has("tokenFile") or user.has("token")
+    return (
+        user.section("exec").text("command") or "exec" if user.has("exec") and not by_token else ""
+    )
 
 
 def _exec_plugin(entry: _Section, cluster: _Section, context: str) -> ExecPlugin:
@@ -263,7 +276,8 @@ def _exec_plugin(entry: _Section, cluster: _Section, context: str) -> ExecPlugin
     if mode not in INTERACTIVE_MODES:
         raise entry.wrong(f"interactiveMode is {mode!r}; it must be {', '.join(INTERACTIVE_MODES)}")
     if "/" in command:
-        command = str(entry.path.parent / command)
+        # Absolute, for a file that is named without a folder: a bare name would be looked up in PATH.
+        command = str(entry.path.parent.absolute() / command)
     return ExecPlugin(
         path=entry.path,
         context=context,

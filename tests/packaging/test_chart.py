@@ -254,14 +254,21 @@ def test_the_probes_ask_for_pages_that_the_driver_has() -> None:
     assert paths == ["/livez", "/livez", "/readyz"]
 
 
-def test_the_network_policy_is_about_the_drivers_pods_and_their_port() -> None:
+def test_the_network_policy_is_about_all_pods_that_serve_metrics_and_their_port() -> None:
     text = template("networkpolicy.yaml")
-    selector = re.findall(r"matchLabels:\n((?: {6}.*\n)+)", text)
-    driver = 'include "dra-driver.selector" . | nindent 6 }}\n      app.kubernetes.io/component: driver\n'
-    assert selector == [f"      {{{{- {driver}"]
-    assert driver in template("daemonset.yaml")
+    release = 'include "dra-driver.selector" . | nindent 6 }}\n'
+    (chosen,) = re.findall(
+        r"key: app.kubernetes.io/component, operator: In, values: \[(.*)\]", text
+    )
+    assert re.findall(r"matchLabels:\n((?: {6}.*\n)+)", text) == [f"      {{{{- {release}"]
     (port,) = re.findall(r"- port: (\w+)", text)
-    assert f"- name: {port}\n              containerPort:" in template("daemonset.yaml")
+    names = [path.name for path in (CHART / "templates").glob("*.yaml")]
+    serving = [
+        one for one in names if f"- name: {port}\n              containerPort:" in template(one)
+    ]
+    assert sorted(serving) == ["daemonset.yaml", "pending-events.yaml"]
+    for name, component in zip(sorted(serving), chosen.split(", "), strict=True):
+        assert f"{release}      app.kubernetes.io/component: {component}\n" in template(name)
     assert "policyTypes: [Ingress]" in text  # the driver itself may connect to the API server
     assert VALUES["networkPolicy"] == {"enabled": False, "metricsFrom": []}
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the workflows run what the pages say, with no more rights than they need?"""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,56 @@ def test_actions_are_pinned_by_commit_and_keep_no_credentials(path: Path) -> Non
         if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line)
     ] == []
     assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+
+
+def step_of(workflow: str, job: str, name: str) -> dict[str, Any]:
+    content = yaml.safe_load((ROOT / ".github" / "workflows" / workflow).read_text())
+    (step,) = (one for one in content["jobs"][job]["steps"] if one.get("name") == name)
+    return dict(step)
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+def test_nothing_of_another_job_is_put_over_a_checkout(path: Path) -> None:
+    for job in yaml.safe_load(path.read_text())["jobs"].values():
+        uses = [step.get("uses", "").partition("@")[0] for step in job["steps"]]
+        if "actions/checkout" in uses and "actions/download-artifact" in uses:
+            target = job["steps"][uses.index("actions/download-artifact")]["with"].get("path", ".")
+            assert target == "dist" or target.startswith("${{ runner.temp }}/")
+
+
+def test_the_update_takes_nothing_but_locks_from_the_job_that_ran_other_peoples_code(
+    tmp_path: Path,
+) -> None:
+    names = ("requirements/runtime.txt", "Makefile", "dra_driver/cli/main.py")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("old\n")
+    patch = "".join(
+        f"diff --git a/{name} b/{name}\n--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-old\n+new\n"
+        for name in names
+    )
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "locks.patch").write_text(patch)
+    script = step_of("update.yaml", "propose", "Propose it")["run"]
+    (command,) = (line for line in script.splitlines() if line.startswith("git apply"))
+    where = {**os.environ, "RUNNER_TEMP": str(tmp_path)}
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=where, check=True)
+    changed = [name for name in names if (tmp_path / name).read_text() == "new\n"]
+    assert changed == ["requirements/runtime.txt"]
+
+
+@pytest.mark.parametrize(
+    ("image", "code"),
+    [("", 0), ("kindest/node:v1.34.0@sha256:0a", 0), ("x'; touch owned; '", 1), ("$(shell touch owned)", 1)],
+)  # fmt: skip
+def test_the_name_of_an_image_is_no_command(tmp_path: Path, image: str, code: int) -> None:
+    (tmp_path / "Makefile").write_text("kind-demo:\n\t@echo $(KIND_DEMO)\n")
+    script = step_of("kind-demo.yaml", "kind-demo", "Play the demo")["run"]
+    where = {**os.environ, "NODE_IMAGE": image}
+    ended = subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=where, check=False)
+    assert ended.returncode == code
+    assert not (tmp_path / "owned").exists()
 
 
 def test_an_action_has_one_version_everywhere() -> None:

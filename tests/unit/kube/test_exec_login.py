@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from dra_driver.errors import Fatal, Temporary
+from dra_driver.kube.auth import connect
 from dra_driver.kube.connection import Credentials
 from dra_driver.kube.exec_login import VERSIONS, ExecLogin, ExecPlugin
 from dra_driver.kube.kubeconfig import load_kubeconfig
@@ -127,6 +128,39 @@ def test_a_program_on_the_path_needs_no_folder(
     assert credentials(write(command="login")).headers() == bearer("token-1--")
 
 
+def test_a_program_beside_a_kubeconfig_of_the_current_folder_is_not_looked_up_in_path(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    other = tmp_path / "bin" / "login"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\ntouch started")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    assert credentials(Path("config")).headers() == bearer("token-1--")
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("entry", [".", ""])
+def test_a_program_in_the_current_folder_is_not_started_by_its_name(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    path = write(command="login")
+    monkeypatch.setenv("PATH", f"{entry}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Temporary, match=r"PATH finds .*login by the current folder"):
+        credentials(path).headers()
+    assert not (tmp_path / "calls").exists()
+
+
+def test_what_runs_on_a_node_starts_no_program(write: Write, tmp_path: Path) -> None:
+    path = write()
+    with pytest.raises(Fatal, match="on a node, as root, none is started; give one with a token"):
+        connect(path)
+    assert not (tmp_path / "calls").exists()
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -135,6 +169,7 @@ def test_a_program_on_the_path_needs_no_folder(
         ({"raw": "hunter2"}, "it printed no ExecCredential with a status (JSONDecodeError)"),
         ({"raw": "[]"}, "it printed no ExecCredential with a status (TypeError)"),
         ({"raw": "{}"}, "it printed no ExecCredential with a status (KeyError)"),
+        ({"raw": "[" * 99_999}, "it printed no ExecCredential with a status (RecursionError)"),
         (
             {"status": {"expirationTimestamp": "soon"}},
             "it printed no ExecCredential with a status (ValueError)",
