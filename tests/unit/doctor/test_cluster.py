@@ -207,6 +207,10 @@ def mounting(path: str) -> dict[str, Any]:
     [
         (PRIVILEGED, "it is privileged"),
         ({"initContainers": PRIVILEGED["containers"]}, "it is privileged"),
+        ({"ephemeralContainers": PRIVILEGED["containers"]}, "it is privileged"),  # kubectl debug
+        (mounting("/dev/dri"), "it mounts /dev/dri"),
+        (mounting("/dev/kfd"), "it mounts /dev/kfd"),
+        (mounting("/dev/accel"), "it mounts /dev/accel"),
         (mounting("/dev"), "it mounts /dev"),
         (mounting("/dev/"), "it mounts /dev/"),
         (mounting("/"), "it mounts /"),
