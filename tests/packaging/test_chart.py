@@ -256,12 +256,15 @@ def test_the_probes_ask_for_pages_that_the_driver_has() -> None:
 
 def test_the_network_policy_is_about_the_drivers_pods_and_their_port() -> None:
     text = template("networkpolicy.yaml")
-    selector = re.findall(r"matchLabels:\n((?: {6}.*\n)+)", text)
-    driver = 'include "dra-driver.selector" . | nindent 6 }}\n      app.kubernetes.io/component: driver\n'
-    assert selector == [f"      {{{{- {driver}"]
-    assert driver in template("daemonset.yaml")
+    same = 'include "dra-driver.selector" . | nindent 6 }}\n'
+    assert re.findall(r"matchLabels:\n((?: {6}.*\n)+)", text) == [f"      {{{{- {same}"]
+    (components,) = re.findall(r"operator: In\n +values: \[(.*)\]", text)
+    assert components == "driver, pending-events"
     (port,) = re.findall(r"- port: (\w+)", text)
-    assert f"- name: {port}\n              containerPort:" in template("daemonset.yaml")
+    for component, name in zip(components.split(", "), ("daemonset", "pending-events"), strict=True):
+        pods = template(f"{name}.yaml")
+        assert f"{same}      app.kubernetes.io/component: {component}\n" in pods
+        assert f"- name: {port}\n              containerPort:" in pods
     assert "policyTypes: [Ingress]" in text  # the driver itself may connect to the API server
     assert VALUES["networkPolicy"] == {"enabled": False, "metricsFrom": []}
 
