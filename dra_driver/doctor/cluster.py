@@ -78,11 +78,14 @@ def judge_versions(state: ClusterState, node: str) -> Iterator[Finding]:
 
 def judge_kept_fields(off: Mapping[str, str], dropped: str) -> Iterator[Finding]:
     """Yield the fields that the API server drops: `off` has the feature gates and how each shows; `dropped` means that it was tried."""
+    not_tried: dict[str, list[str]] = {}
     for gate, why in off.items():
         if why == dropped:
             yield finding("field-dropped", gate, why, gate=gate)
         else:
-            yield unknown("kept-fields", gate, why)
+            not_tried.setdefault(why, []).append(gate)
+    for why, gates in not_tried.items():
+        yield unknown("kept-fields", ", ".join(gates), why)
     if not off:
         yield fine("kept-fields", "ResourceSlice", "the API server keeps every field of a slice")
 

@@ -91,10 +91,11 @@ def test_a_node_that_is_not_there_or_not_read() -> None:
 
 
 def test_fields_that_the_api_server_drops() -> None:
-    off = {"DRADeviceTaints": "dropped", "DRAConsumableCapacity": "forbidden"}
+    off = {"DRADeviceTaints": "dropped", "A": "forbidden", "B": "forbidden", "C": "too slow"}
     assert short(rules.judge_kept_fields(off, "dropped")) == [
         ("field-dropped", "warning", "DRADeviceTaints"),
-        ("kept-fields", "unknown", "DRAConsumableCapacity"),
+        ("kept-fields", "unknown", "A, B"),
+        ("kept-fields", "unknown", "C"),
     ]
     assert short(rules.judge_kept_fields({}, "dropped")) == [("kept-fields", "ok", "ResourceSlice")]
 
