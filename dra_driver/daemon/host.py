@@ -166,7 +166,11 @@ class Host:
         pairs = (one.partition("=") for one in words)
         return {
             **self._gates_of(file),
-            **{name: _BOOLEANS[value.lower()] for name, _, value in pairs if value.lower() in _BOOLEANS},
+            **{
+                name: _BOOLEANS[value.lower()]
+                for name, _, value in pairs
+                if value.lower() in _BOOLEANS
+            },
         }
 
     def _gates_of(self, file: str) -> Mapping[str, bool]:

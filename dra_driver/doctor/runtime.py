@@ -201,9 +201,7 @@ def _with_crio(config: _Config, path: str, content: Mapping[str, Any]) -> _Confi
 
 
 def _with_docker(config: _Config, path: str, content: Mapping[str, Any]) -> _Config:
-    return _with_runtimes(
-        config, path, content.get("default-runtime"), _part(content, "runtimes")
-    )
+    return _with_runtimes(config, path, content.get("default-runtime"), _part(content, "runtimes"))
 
 
 _FORMS: Mapping[str, tuple[str, Callable[[str], Any], Callable[..., _Config]]] = {

@@ -261,7 +261,9 @@ def test_the_network_policy_is_about_the_drivers_pods_and_their_port() -> None:
     (components,) = re.findall(r"operator: In\n +values: \[(.*)\]", text)
     assert components == "driver, pending-events"
     (port,) = re.findall(r"- port: (\w+)", text)
-    for component, name in zip(components.split(", "), ("daemonset", "pending-events"), strict=True):
+    for component, name in zip(
+        components.split(", "), ("daemonset", "pending-events"), strict=True
+    ):
         pods = template(f"{name}.yaml")
         assert f"{same}      app.kubernetes.io/component: {component}\n" in pods
         assert f"- name: {port}\n              containerPort:" in pods

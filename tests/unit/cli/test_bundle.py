@@ -180,7 +180,9 @@ def test_no_secret_is_in_it(
     fill_node(root)
     log = {"event": "claim_refused", "level": "warning", "error": MARK, "timestamp": MARK}
     log |= {"exception": f"Traceback: {MARK}", "opaque": {"deep": [MARK]}, "count": 3, MARK: MARK}
-    text = "".join(f"{json.dumps(one)}\n" for one in (log, {"event": f"x {MARK}"}, {"event": [MARK]}))
+    text = "".join(
+        f"{json.dumps(one)}\n" for one in (log, {"event": f"x {MARK}"}, {"event": [MARK]})
+    )
     lines = put(root, "driver.log", f"{text}{MARK}\nTraceback: {MARK}\nerror={MARK} event=x\n")
     taken = recording.Snapshot(backend="nvidia", facts=FACTS)
     monkeypatch.setattr(offline, "take_snapshot", lambda _settings: taken)

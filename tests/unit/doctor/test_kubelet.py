@@ -84,7 +84,12 @@ def test_device_plugins_beside() -> None:
 @pytest.mark.parametrize(
     "resource",
     [
-        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "aliyun.com/gpu-mem"),
+        *(
+            "nvidia.com/gpu",
+            "nvidia.com/gpu.shared",
+            "nvidia.com/mig-1g.10gb",
+            "aliyun.com/gpu-mem",
+        ),
         *("nvidia.com/gpumem", "amd.com/gpu", "amd.com/cpx_nps4", "gpu.intel.com/i915"),
         *("gpu.intel.com/xe", "gpu.intel.com/monitoring", "habana.ai/gaudi"),
     ],
