@@ -71,7 +71,8 @@ def test_the_drivers_service_does_not_take_its_pod_for_one_of_the_drivers(render
 def test_its_metrics_are_scraped_where_the_drivers_are(render: Any) -> None:
     assert of_kind(own(render(values=ON)), "PodMonitor") == []
     more = "metrics: {serviceMonitor: {enabled: true, labels: {release: prometheus}}}"
-    objects = render(values=f"{ON}\n{more}\nnetworkPolicy: {{enabled: true}}")
+    served = ("--api-versions", "monitoring.coreos.com/v1")
+    objects = render(*served, values=f"{ON}\n{more}\nnetworkPolicy: {{enabled: true}}")
     (monitor,) = of_kind(own(objects), "PodMonitor")
     (deployment,) = of_kind(own(objects), "Deployment")
     pod = deployment["spec"]["template"]
