@@ -55,6 +55,8 @@ GRACE_SECONDS = 30.0
 """The search looks at the time between devices. So much later it is ended, wherever it is."""
 MOST_EVENTS = 100
 """In one look, in which namespaces take turns; the next one writes the others."""
+MOST_FAILURES = 3
+"""Of the API server in one look, when it writes Events."""
 REMEMBERED = 1000
 """Of so many namespaces and kinds it is remembered what was logged."""
 STUCK_SECONDS = 900.0
@@ -206,6 +208,7 @@ class Watch:
         return short(message)
 
     def _write(self, found: list[Say], now: datetime) -> None:
+        failed = 0
         for one in in_turns(found, lambda one: one.pod.metadata.namespace)[:MOST_EVENTS]:
             pod = one.pod.metadata
             try:
@@ -213,8 +216,12 @@ class Watch:
                     self._events.create(pod, one.message, now)
                 else:
                     self._events.repeat(pod, one.again, now)
-            except Permanent as error:
-                # The pod or its namespace is going, or the right is missing there.
+            except DriverError as error:
+                # The pod or its namespace is going, the right is missing there, or a webhook fails for it: the others go on. A server that
+                # fails for all is left alone.
+                failed += not isinstance(error, Permanent)
+                if failed == MOST_FAILURES:
+                    raise
                 self._metrics.not_written()
                 self._tell(f"event in {pod.namespace}", "event_not_written", str(error))
             else:

@@ -54,6 +54,7 @@ RUNTIME_FILES = (
     "/etc/k0s/containerd.toml",
     "/var/snap/microk8s/current/args/containerd.toml",
     "/etc/crio/crio.conf",
+    "/etc/docker/daemon.json",
 )
 RUNTIME_FOLDERS = ("/etc/crio/crio.conf.d",)
 KUBELET_FILES = ("/var/lib/kubelet/config.yaml", "/var/lib/kubelet/kubeadm-flags.env")
@@ -64,6 +65,8 @@ _ENDPOINT = re.compile(
     r"^\s*containerRuntimeEndpoint:\s*[\"']?([^\s\"']+)|--container-runtime-endpoint[= ]([^\s\"']+)",
     re.MULTILINE,
 )
+_GATES = re.compile(r"--feature-gates[= ]([^\s\"']+)")
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _MOST_FILES, _MOST_TEXT = 64, 4 * 2**20
 """Of the configuration of runtimes, in files and characters: a node may be hostile."""
 
@@ -156,9 +159,23 @@ class Host:
                     yield socket, said
 
     def kubelet_gates(self) -> Mapping[str, bool]:
-        """Return the feature gates that the kubelet's configuration file sets; none if there is no such file."""
-        content = BytesIO((self._text(KUBELET_FILES[0]) or "").encode())
+        """Return the feature gates that the kubelet's files set: its configuration, and kubeadm's arguments, which win."""
+        file, flags = KUBELET_FILES
+        named = _GATES.findall(self._text(flags) or "")
+        words = chain.from_iterable(text.split(",") for text in named)
+        pairs = (one.partition("=") for one in words)
+        return {
+            **self._gates_of(file),
+            **{
+                name: _BOOLEANS[value.lower()]
+                for name, _, value in pairs
+                if value.lower() in _BOOLEANS
+            },
+        }
+
+    def _gates_of(self, file: str) -> Mapping[str, bool]:
         try:
+            content = BytesIO((self._text(file) or "").encode())
             found = next((one.content for one in documents(content)), None)
         except BadDocument:
             return {}

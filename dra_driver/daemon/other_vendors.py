@@ -11,7 +11,7 @@ from dra_driver.daemon.host import Host
 from dra_driver.model.host import Accelerator, Place
 
 BUS = "/sys/bus/pci/devices"
-_NODE = re.compile(r"(card|renderD|accel)\d{1,6}")
+_NODE = re.compile(r"(card|renderD|accel|accel_controlD|hl|hl_controlD)\d{1,6}")
 
 
 class Vendor(Protocol):

@@ -30,7 +30,7 @@ RIGHTS = (
     Right("create", "events", namespace="default"),
 )
 """What the driver needs wherever the API server serves claims (the chart's ClusterRole without what an admin may choose)."""
-_ALL_DEVICES = re.compile(r"/|/dev|/dev/nvidia\w*|/dev/dri|/proc|/host")
+_ALL_DEVICES = re.compile(r"/|/dev|/dev/nvidia\w*|/dev/(dri|kfd|accel)|/proc|/host")
 _SAME_HARDWARE = (PCI_BUS_ID, "uuid")
 _MINOR = re.compile(r"v?1\.(\d{1,4})")
 
@@ -78,11 +78,14 @@ def judge_versions(state: ClusterState, node: str) -> Iterator[Finding]:
 
 def judge_kept_fields(off: Mapping[str, str], dropped: str) -> Iterator[Finding]:
     """Yield the fields that the API server drops: `off` has the feature gates and how each shows; `dropped` means that it was tried."""
+    not_tried: dict[str, list[str]] = {}
     for gate, why in off.items():
         if why == dropped:
             yield finding("field-dropped", gate, why, gate=gate)
         else:
-            yield unknown("kept-fields", gate, why)
+            not_tried.setdefault(why, []).append(gate)
+    for why, gates in not_tried.items():
+        yield unknown("kept-fields", ", ".join(gates), why)
     if not off:
         yield fine("kept-fields", "ResourceSlice", "the API server keeps every field of a slice")
 
@@ -208,13 +211,16 @@ def judge_pods(pods: Iterable[PodAccess], unreadable: int, node: str) -> Iterato
 
 
 def _sees_all(pod: PodAccess) -> str:
-    containers = chain(pod.spec.containers or (), pod.spec.init_containers or ())
+    spec = pod.spec
+    containers = chain(
+        spec.containers or (), spec.init_containers or (), spec.ephemeral_containers or ()
+    )
     privileged = [
         one.name for one in containers if one.security_context and one.security_context.privileged
     ]
     if privileged:
         return "it is privileged"
-    paths = [one.host_path.path for one in pod.spec.volumes or () if one.host_path]
+    paths = [one.host_path.path for one in spec.volumes or () if one.host_path]
     whole = next((path for path in paths if _ALL_DEVICES.fullmatch(path.rstrip("/") or "/")), "")
     return f"it mounts {whole}" if whole else ""
 

@@ -2,7 +2,9 @@
 """Have accelerators of other vendors than NVIDIA their kernel driver and their device files? Judged by a table of vendors.
 
 This release publishes none of them; the checks are for the DRA drivers and device plugins that do.
-Source: Documentation/gpu/amdgpu and Documentation/accel of Linux 6.12; the names of files are those of devtmpfs.
+Source: drivers/gpu/drm and drivers/accel of Linux 6.12; the names of files are those of devtmpfs. Gaudi's driver of Linux before 6.5, and
+Habana's own one of that time, have the class habanalabs and its files in /dev itself. The modules beside it (habanalabs_compat, _cn, _en,
+_ib) are bound to no PCI device.
 """
 
 from collections.abc import Iterator
@@ -45,8 +47,8 @@ VENDORS = (
         "Gaudi",
         0x1DA3,
         (_PROCESSING,),
-        ("habanalabs", "habanalabs_compat"),
-        (("accel", "/dev/accel"),),
+        ("habanalabs",),
+        (("accel", "/dev/accel"), ("habanalabs", "/dev")),
     ),
 )
 

@@ -4,13 +4,16 @@
 containerd: `enable_cdi` and `cdi_spec_dirs` are in the section of its CRI plugin, whose name depends on the version of the file: 1 and 2
 belong to 1.x (2.x reads 2 too), 3 to 2.x. From 2.0 on CDI is on by default; 1.7 has it off. A later file wins key by key.
 The answer over CRI has the same under the names of its JSON form.
-CRI-O: `cdi_spec_dirs`, on by default; its answer has nothing of it. Docker: the kubelet's cri-dockerd passes no CDI devices on.
-Source: internal/cri/config/config.go of containerd 2.0, pkg/cri/config/config.go of 1.7, pkg/config/config.go of CRI-O 1.31.
+CRI-O: `cdi_spec_dirs`, on by default; its answer has nothing of it. Docker: the kubelet's cri-dockerd passes no CDI devices on; of its
+daemon.json the runtimes count.
+Source: internal/cri/config/config.go of containerd 2.0, pkg/cri/config/config.go of 1.7, pkg/config/config.go of CRI-O 1.31,
+daemon/config/config_linux.go of Docker 27.
 """
 
+import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +22,7 @@ from dra_driver.model.host import RuntimeAnswer, RuntimeOnHost
 
 CHECK = "container-runtime"
 CONTAINERD, CRIO, DOCKER = "containerd", "CRI-O", "cri-dockerd"
-_KINDS = (("cri-dockerd", DOCKER), ("crio", CRIO), ("containerd", CONTAINERD), ("k3s", CONTAINERD))
+_KINDS = (("docker", DOCKER), ("crio", CRIO), ("containerd", CONTAINERD), ("k3s", CONTAINERD))
 _CRI_PLUGINS = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 _DEFAULT_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _NVIDIA = re.compile(r"(?:.*/)?nvidia(?:-container-runtime[.\w-]*)?")
@@ -88,14 +91,15 @@ def judge_version(version: str, node: str) -> Iterator[Finding]:
 
 def _of_kind(kind: str, host: RuntimeOnHost) -> Iterator[Finding]:
     where = host.endpoint or next((one for one in host.sockets if kind_of(one) == kind), kind)
-    if kind == DOCKER:
-        yield finding("runtime-is-docker", where, "the kubelet's endpoint is cri-dockerd")
-        return
     files = {path: text for path, text in host.files.items() if kind_of(path) == kind}
     main = next(iter(files), "/etc/containerd/config.toml")
     config = _read(kind, files.items())
     for path, why in config.broken:
         yield finding("runtime-config-broken", path, why)
+    if kind == DOCKER:
+        yield finding("runtime-is-docker", where, "the kubelet's endpoint is cri-dockerd")
+        yield from _nvidia(config, main)
+        return
     answer = host.answers.get(where.removeprefix("unix://"))
     config = _with_answer(config, answer, main) if answer else config
     if kind == CONTAINERD:
@@ -142,15 +146,16 @@ def _nvidia(config: _Config, main: str) -> Iterator[Finding]:
 
 def _read(kind: str, files: Iterable[tuple[str, str]]) -> _Config:
     config = _Config()
+    form, parsed, add = _FORMS[kind]
     for path, text in files:
         try:
-            content = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            content = parsed(text)
+        except (ValueError, RecursionError) as error:
             # Only the place is told: a configuration may have passwords of registries.
-            why = f"it is no TOML; the mistake is at {_place_of(str(error))}"
+            why = f"it is no {form}; the mistake is at {_place_of(str(error))}"
             config = replace(config, broken=(*config.broken, (path, why)))
             continue
-        config = (_with_containerd if kind == CONTAINERD else _with_crio)(config, path, content)
+        config = add(config, path, content if isinstance(content, Mapping) else {})
     return config
 
 
@@ -195,6 +200,17 @@ def _with_crio(config: _Config, path: str, content: Mapping[str, Any]) -> _Confi
     return _with_runtimes(config, path, runtime.get("default_runtime"), _part(runtime, "runtimes"))
 
 
+def _with_docker(config: _Config, path: str, content: Mapping[str, Any]) -> _Config:
+    return _with_runtimes(config, path, content.get("default-runtime"), _part(content, "runtimes"))
+
+
+_FORMS: Mapping[str, tuple[str, Callable[[str], Any], Callable[..., _Config]]] = {
+    CONTAINERD: ("TOML", tomllib.loads, _with_containerd),
+    CRIO: ("TOML", tomllib.loads, _with_crio),
+    DOCKER: ("JSON", json.loads, _with_docker),
+}
+
+
 def _with_cdi(config: _Config, path: str, section: Mapping[str, Any]) -> _Config:
     is_on, folders = section.get("enable_cdi"), section.get("cdi_spec_dirs")
     if isinstance(is_on, bool):
@@ -215,10 +231,11 @@ def _with_runtimes(
 
 
 def _program(runtime: object) -> str:
-    """Return the program of a runtime: containerd has it in its options, CRI-O beside the name."""
+    """Return the program of a runtime: containerd has it in its options, CRI-O and Docker beside the name."""
     if not isinstance(runtime, Mapping):
         return ""
-    found = _part(runtime, "options").get("BinaryName") or runtime.get("runtime_path")
+    options = _part(runtime, "options")
+    found = options.get("BinaryName") or runtime.get("runtime_path") or runtime.get("path")
     return found if isinstance(found, str) else ""
 
 
@@ -233,5 +250,5 @@ def _release(version: str) -> tuple[int, int] | None:
 
 
 def _place_of(error: str) -> str:
-    found = re.search(r"at (line \d+, column \d+|end of document)", error)
+    found = re.search(r"(?:at |: )(line \d+,? column \d+|end of document)", error)
     return found[1] if found else "an unknown place"

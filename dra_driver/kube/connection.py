@@ -6,6 +6,7 @@ again after a minute or when the server refused the token, and `TlsContext` make
 """
 
 import ipaddress
+import re
 import ssl
 import tempfile
 import time
@@ -170,9 +171,9 @@ class Connection:
 
 
 def without_userinfo(url: str) -> str:
-    """A URL without user name and password, so that it may be logged."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    """A URL without user name, password and query, so that it may be logged, even if it is none that can be parsed."""
+    scheme, mark, rest = url.partition("://") if "://" in url else ("", "", url)
+    return f"{scheme}{mark}{re.split('[?#]', rest.rpartition('@')[2])[0]}"
 
 
 def proxy_for(server: str, environment: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ This module handles tokens, token files, client certificates and proxies itself,
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,7 +198,8 @@ class _Section:
 
 
 def _server(cluster: _Section) -> str:
-    server = cluster.text("server")
+    """Return the address without a query or fragment, which kubectl leaves out too: they may have credentials, and paths are put behind it."""
+    server = re.split("[?#]", cluster.text("server"))[0]
     try:
         parts = urlsplit(server)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -205,7 +207,7 @@ def _server(cluster: _Section) -> str:
         usable = False
     if not usable:
         raise cluster.wrong(
-            f"server is {without_userinfo(server) if '[' not in server else server!r}; it must be a URL such as https://10.0.0.1:6443"
+            f"server is {without_userinfo(server)!r}; it must be a URL such as https://10.0.0.1:6443"
         )
     return server
 
@@ -324,7 +326,11 @@ def _refuse_plain_text(server: str, proxy: str, user: _Section) -> None:
 
 def _proxy(cluster: _Section) -> str:
     proxy = cluster.text("proxy-url")
-    if proxy and urlsplit(proxy).scheme not in PROXY_SCHEMES:
+    try:
+        usable = not proxy or urlsplit(proxy).scheme in PROXY_SCHEMES
+    except ValueError:
+        usable = False
+    if not usable:
         raise cluster.wrong(
             f"proxy-url is {without_userinfo(proxy)!r}; only http:// and https:// proxies are supported"
         )

@@ -19,7 +19,7 @@ from grpc_tools import protoc
 
 pytestmark = pytest.mark.real
 
-MODULE = "k8s.io/kubelet@v0.37.1"
+KUBELET, CRI = "k8s.io/kubelet@v0.37.1", "k8s.io/cri-api@v0.37.1"
 PROTOS = Path(__file__).parents[2] / "protos"
 APIS = (
     "dra/v1",
@@ -34,10 +34,14 @@ APIS = (
 @pytest.fixture(scope="module")
 def upstream() -> Path:
     """Where Go keeps the release's files."""
+    return downloaded(KUBELET) / "pkg/apis"
+
+
+def downloaded(module: str) -> Path:
     answer = subprocess.run(
-        ["go", "mod", "download", "-json", MODULE], check=True, capture_output=True, text=True
+        ["go", "mod", "download", "-json", module], check=True, capture_output=True, text=True
     )
-    return Path(json.loads(answer.stdout)["Dir"], "pkg/apis")
+    return Path(json.loads(answer.stdout)["Dir"])
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -45,6 +49,37 @@ def test_our_text_describes_the_same_messages_and_services(upstream: Path, api: 
     theirs = described((upstream / api / "api.proto").read_text())
     assert theirs["messages"]
     assert described((PROTOS / api / "api.proto").read_text()) == theirs
+
+
+def test_what_is_asked_of_a_container_runtime_is_part_of_its_api() -> None:
+    """Ours has two calls of many, and of their answers the fields that are read."""
+    theirs = described((downloaded(CRI) / "pkg/apis/runtime/v1/api.proto").read_text())
+    text = (PROTOS / "cri/v1/api.proto").read_text()
+    ours = described(text)
+    assert ours["services"]
+    assert beyond(ours, theirs) == []
+    for old, new in (
+        ("map<string, string> info = 2", "map<string, string> info = 3"),
+        ("string runtime_version = 3", "bytes runtime_version = 3"),
+        ("bool verbose = 1", "bool loud = 1"),
+        ("rpc Status(", "rpc State("),
+        ("package runtime.v1;", "package runtime.v1alpha2;"),
+    ):
+        assert text.count(old) == 1, old
+        assert beyond(described(text.replace(old, new)), theirs) != [], old
+
+
+def beyond(ours: object, theirs: object, where: str = "") -> list[str]:
+    """The places in which ours has something that theirs has not."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return [
+            place
+            for name, part in ours.items()
+            for place in beyond(part, theirs.get(name), f"{where}/{name}")
+        ]
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return [f"{where}: {one}" for one in ours if one not in theirs]
+    return [] if ours == theirs else [where]
 
 
 def test_a_difference_would_be_seen() -> None:

@@ -66,3 +66,22 @@ def test_the_drivers_service_does_not_take_its_pod_for_one_of_the_drivers(render
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     for service in of_kind(objects, "Service"):
         assert not service["spec"]["selector"].items() <= labels.items()
+
+
+def test_its_metrics_are_scraped_where_the_drivers_are(render: Any) -> None:
+    assert of_kind(own(render(values=ON)), "PodMonitor") == []
+    more = "metrics: {serviceMonitor: {enabled: true, labels: {release: prometheus}}}"
+    served = ("--api-versions", "monitoring.coreos.com/v1")
+    objects = render(*served, values=f"{ON}\n{more}\nnetworkPolicy: {{enabled: true}}")
+    (monitor,) = of_kind(own(objects), "PodMonitor")
+    (deployment,) = of_kind(own(objects), "Deployment")
+    pod = deployment["spec"]["template"]
+    labels = pod["metadata"]["labels"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (container,) = pod["spec"]["containers"]
+    assert endpoint["port"] in {one["name"] for one in container["ports"]}
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    (chosen,) = policy["spec"]["podSelector"]["matchExpressions"]
+    assert labels[chosen["key"]] in chosen["values"]

@@ -258,7 +258,7 @@ def test_the_network_policy_is_about_all_pods_that_serve_metrics_and_their_port(
     text = template("networkpolicy.yaml")
     release = 'include "dra-driver.selector" . | nindent 6 }}\n'
     (chosen,) = re.findall(
-        r"key: app.kubernetes.io/component, operator: In, values: \[(.*)\]", text
+        r"key: app.kubernetes.io/component\n +operator: In\n +values: \[(.*)\]", text
     )
     assert re.findall(r"matchLabels:\n((?: {6}.*\n)+)", text) == [f"      {{{{- {release}"]
     (port,) = re.findall(r"- port: (\w+)", text)

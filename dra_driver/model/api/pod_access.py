@@ -36,6 +36,7 @@ class AccessSpec(ApiValue, frozen=True):
 
     containers: list[AccessContainer] | None = None
     init_containers: list[AccessContainer] | None = None
+    ephemeral_containers: list[AccessContainer] | None = None
     volumes: list[AccessVolume] | None = None
 
 

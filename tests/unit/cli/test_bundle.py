@@ -138,6 +138,8 @@ def fill_node(root: Path) -> None:
     put(root, "/var/run/cdi/x.json", f'{{"env": ["TOKEN={MARK}"]')
     put(root, "/etc/cdi/y.json", f'{{"env": ["TOKEN={MARK}"]}}')
     put(root, "/var/lib/kubelet/config.yaml", f"containerRuntimeEndpoint: /run/x?token={MARK}\n")
+    put(root, "/var/lib/kubelet/kubeadm-flags.env", f"--feature-gates=A=false --token={MARK}\n")
+    put(root, "/etc/docker/daemon.json", f'{{"registry-auth": "{MARK}", }}')
     put(root, "/proc/7/comm", "nvidia-imex\n")
     put(root, "/proc/7/environ", f"TOKEN={MARK}\0")
     put(root, "/proc/7/cmdline", f"--token={MARK}\0")
@@ -177,7 +179,11 @@ def test_no_secret_is_in_it(
 ) -> None:
     fill_node(root)
     log = {"event": "claim_refused", "level": "warning", "error": MARK, "timestamp": MARK}
-    lines = put(root, "driver.log", f"{json.dumps(log)}\n{MARK}\nTraceback: {MARK}\n")
+    log |= {"exception": f"Traceback: {MARK}", "opaque": {"deep": [MARK]}, "count": 3, MARK: MARK}
+    text = "".join(
+        f"{json.dumps(one)}\n" for one in (log, {"event": f"x {MARK}"}, {"event": [MARK]})
+    )
+    lines = put(root, "driver.log", f"{text}{MARK}\nTraceback: {MARK}\nerror={MARK} event=x\n")
     taken = recording.Snapshot(backend="nvidia", facts=FACTS)
     monkeypatch.setattr(offline, "take_snapshot", lambda _settings: taken)
     monkeypatch.setenv("DRA_DRIVER_PASSWORD", MARK)
@@ -202,6 +208,40 @@ def test_no_secret_is_in_it(
     assert captured.err == (
         f"dra-driver: {file}: for a bug report; it has no secrets, but the names of nodes, pods and namespaces. Left out: nothing\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "environment"),
+    [
+        ({"server": f"https://admin:{MARK}@192.0.2.1:6443/?a={MARK}#{MARK}"}, True),
+        ({"server": f"https://admin:{MARK}@[fd00?a={MARK}"}, False),
+        ({"server": "https://192.0.2.1:6443", "proxy-url": f"http://u:{MARK}@127.0.0.1:9/?a={MARK}"}, False),
+        ({"server": "https://192.0.2.1:6443", "proxy-url": f"socks5://u:{MARK}@127.0.0.1:9"}, False),
+    ],
+)  # fmt: skip
+def test_no_credential_of_an_address_is_in_it(
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: dict[str, str],
+    environment: bool,
+) -> None:
+    """Nobody answers there, so the addresses are in the messages: of the API server, and of the proxy in between."""
+    if environment:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://u:{MARK}@127.0.0.1:9/?a={MARK}")
+    config = {
+        "clusters": [{"name": "x", "cluster": cluster}],
+        "users": [{"name": "x", "user": {"token": MARK}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "current-context": "x",
+    }
+    put(root, "config", json.dumps(config))
+    code = 2 if "[" in cluster["server"] or "socks" in str(cluster) else 1
+    words = ["doctor", "--node", "n", "--kubeconfig", str(root / "config")]
+    assert main([*words, "--bundle", str(root / "b.json")]) == code
+    text = (root / "b.json").read_text()
+    assert "192.0.2.1" in text or "[fd00" in text or "127.0.0.1:9" in text
+    assert MARK not in text + "".join(capsys.readouterr())
 
 
 def test_the_other_commands_read_it(

@@ -193,6 +193,23 @@ def test_a_node_without_runtime_kubelet_or_driver(
     assert [text for text in commands if str(tmp_path) in text] == []
 
 
+def test_a_node_with_two_runtimes_is_judged_for_both(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(root, "/etc/containerd/config.toml", CONTAINERD.replace("true", "false"))
+    with listen(root, "/run/crio/crio.sock"):
+        assert doctor("--json") == 1
+        found = findings(capsys)
+        assert found["warning", "runtime-several"]["found"] == "found containerd, CRI-O"
+        assert {("problem", "cdi-off"), ("ok", "container-runtime")} <= set(found)
+        # The kubelet's own word ends the doubt.
+        put(root, "/var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n")  # fmt: skip
+        doctor("--json")
+        found = findings(capsys)
+    assert ("warning", "runtime-several") not in found
+    assert ("problem", "cdi-off") not in found
+
+
 def test_in_a_pod_the_host_is_not_judged(
     monkeypatch: pytest.MonkeyPatch, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -311,6 +328,43 @@ def test_a_cluster_without_claims(
     api.serve()
     assert main(["doctor", "--kubeconfig", str(root / "config"), "--node", "n", "--json"]) == 3
     assert bad(findings(capsys)) >= {("warning", "claims-not-served")}
+
+
+def test_a_cluster_without_metrics(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["doctor", "--kubeconfig", str(root / "config"), "--node", "n", "--json"]
+    api.faults.status(404, verb="get", resource="metrics", times=9)
+    main(words)
+    said = findings(capsys)["ok", "api"]["found"]
+    assert said.endswith("; its feature gates could not be read")
+
+
+def test_a_cluster_that_lets_this_user_read_nothing(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each check says itself what it could not see, and nothing is taken for missing."""
+    for resource in ("nodes", "pods", "resourceslices", "resourceclaims", "deviceclasses"):
+        for verb in ("list", "get"):
+            api.faults.status(403, verb=verb, resource=resource, times=20)
+    words = ["doctor", "--kubeconfig", str(root / "config"), "--node", "n", "--json"]
+    assert main(words) == 3
+    found = findings(capsys)
+    assert {"problem", "warning"}.isdisjoint(kind for kind, _name in found)
+    for name in ("versions", "slices", "other-drivers", "stale-capacity", "privileged-pods"):
+        one = found["unknown", name]
+        assert "403" in one["found"], name
+        assert "--kubeconfig" in one["nextStep"]
+
+
+def test_a_node_that_names_no_versions(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.put("nodes", {"metadata": {"name": "bare"}, "status": {}})
+    main(["doctor", "--kubeconfig", str(root / "config"), "--node", "bare", "--json"])
+    found = findings(capsys)
+    assert found["unknown", "versions"]["found"] == "its kubelet's version is 'not there'"
+    assert found["unknown", "container-runtime"]["found"] == "the Node names the runtime not at all"
 
 
 def test_kubectl_needs_the_name_of_a_node(capsys: pytest.CaptureFixture[str]) -> None:

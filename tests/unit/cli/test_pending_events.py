@@ -2,6 +2,7 @@
 """`dra-driver pending-events`: which pods get an Event, what it says, and how often."""
 
 import itertools
+import json
 import os
 import re
 import signal
@@ -26,8 +27,8 @@ from dra_driver.cli.pending_metrics import PendingMetrics
 from dra_driver.explain.readable import readable
 from dra_driver.explain.several import explain_pods
 from dra_driver.kube.connection import Connection
-from dra_driver.kube.pod_events import PodEvents
-from dra_driver.testing.fake_api import FakeApi
+from dra_driver.kube.pod_events import PodEvents, Written
+from dra_driver.testing.fake_api import Answer, FakeApi
 
 Object = dict[str, Any]
 LARGE = (
@@ -295,6 +296,119 @@ def test_an_event_that_is_refused_keeps_no_other_pod_from_its_event(
     assert controller.metric('dra_driver_pending_events_total{result="refused"}') == 1
     controller.look()
     assert sorted(controller.said()) == [("a", LARGE), ("b", LARGE)]
+
+
+def test_a_namespace_that_is_being_terminated_costs_only_itself(controller: Controller) -> None:
+    for namespace in ("going", "staying"):
+        controller.api.put("namespaces", {"metadata": {"name": namespace}})
+        template = {"metadata": {"name": "large", "namespace": namespace}, "spec": {"spec": request("90Gi")}}  # fmt: skip
+        controller.api.put("resourceclaimtemplates", template)
+        waiting = pod("train")
+        waiting["metadata"]["namespace"] = namespace
+        controller.api.put("pods", waiting)
+    causes = [{"reason": "NamespaceTerminating", "message": "it is", "field": "metadata.namespace"}]
+    said = {
+        "kind": "Status",
+        "status": "Failure",
+        "reason": "Forbidden",
+        "code": 403,
+        "message": "unable to create new content in namespace going because it is being terminated",
+        "details": {"kind": "events", "causes": causes},
+    }
+    refused = Answer(403, {}, json.dumps(said).encode())
+    gone = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": 'namespaces "going" not found', "details": {"kind": "namespaces", "name": "going"}}  # fmt: skip
+    for answer in (refused, Answer(404, {}, json.dumps(gone).encode())):
+        controller.api.faults.add(answer, verb="create", resource="events")
+        controller.look()
+    assert len(controller.events()) == 1
+    assert controller.watch.problems() == ()
+    assert controller.metric('dra_driver_pending_events_total{result="refused"}') == 2
+    written = [one.kwargs["event"] for one in controller.log.calls]
+    assert written.count("event_written") == 1
+
+
+def test_a_webhook_that_fails_for_one_pod_keeps_no_other_from_its_event(
+    controller: Controller,
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        controller.api.put("pods", pod(name))
+    controller.api.faults.status(500, verb="create", resource="events", times=2)
+    controller.look()
+    assert len(controller.events()) == 2
+    assert controller.watch.problems() == ()
+
+
+def test_a_server_that_fails_for_all_is_left_alone(controller: Controller) -> None:
+    for number in range(9):
+        controller.api.put("pods", pod(f"p{number}"))
+    controller.api.faults.status(500, verb="create", resource="events", times=9)
+    controller.look()
+    tried = [one for one in controller.api.requests if one.verb == "create"]
+    assert len(tried) == pending_events.MOST_FAILURES
+    assert len(controller.watch.problems()) == 1
+
+
+def test_two_controllers_that_look_at_the_same_time_say_it_once(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have read that nothing was said, before either writes."""
+    controller.api.put("pods", pod("train"))
+    first = controller.watch
+    controller.start()
+    other, written = controller.watch, PodEvents.written
+
+    def overtaken(self: PodEvents) -> tuple[Written, ...]:
+        found = written(self)
+        monkeypatch.setattr(PodEvents, "written", written)
+        first.look()
+        return found
+
+    monkeypatch.setattr(PodEvents, "written", overtaken)
+    other.look()
+    creates = [one for one in controller.api.requests if one.verb == "create"]
+    assert len(creates) == 2
+    assert [(one["message"], one["count"]) for one in controller.events()] == [(LARGE, 1)]
+    assert (first.problems(), other.problems()) == ((), ())
+
+
+def test_a_clock_that_goes_wrong_doubles_nothing(controller: Controller) -> None:
+    """Ahead of the API server's clock: Events come early. Then set back: until the time of the last Event, nothing is said anew."""
+    controller.api.put("pods", pod("train"))
+    controller.look(minutes=60)
+    assert controller.said() == [("train", LARGE)]
+    controller.look(minutes=-60)
+    controller.api.put("resourceslices", devices("70Gi"))
+    controller.look()
+    assert len(controller.events()) == 1
+    controller.look(minutes=66)
+    assert len(controller.events()) == 2
+
+
+def test_a_clock_that_is_behind_says_it_later(controller: Controller) -> None:
+    controller.api.put("pods", pod("train"))
+    controller.look(minutes=-60)
+    assert controller.events() == []
+    controller.look(minutes=60)
+    assert controller.said() == [("train", LARGE)]
+
+
+def test_a_pod_with_the_longest_name_and_a_long_answer_gets_an_event_that_the_api_takes(
+    controller: Controller,
+) -> None:
+    template = {"metadata": {"name": "odd"}, "spec": {"spec": request(f"9{'0' * 3000}")}}
+    controller.api.put("resourceclaimtemplates", template)
+    name = f"{'a' * 235}-{'b' * 17}"
+    controller.api.put("pods", pod(name, "odd"))
+    controller.look()
+    (event,) = controller.events()
+    assert event["involvedObject"]["name"] == name
+    assert len(event["metadata"]["name"]) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]+)*", event["metadata"]["name"])
+    assert len(event["message"].encode()) <= 1024
+    assert event["message"].endswith(" …")
+    # It is known again by what it says.
+    controller.look()
+    assert [one["count"] for one in controller.events()] == [1]
 
 
 def test_two_controllers_write_one_event(controller: Controller) -> None:

@@ -185,6 +185,13 @@ def test_the_gates_that_the_kubelet_s_configuration_sets(
     assert Host(root).kubelet_gates() == gates
 
 
+def test_the_gates_of_the_kubelet_s_arguments_win(root: Path) -> None:
+    put(root, "/var/lib/kubelet/config.yaml", "featureGates:\n  A: true\n  B: false\n")
+    flags = 'KUBELET_KUBEADM_ARGS="--x --feature-gates=A=false,C=True,D=maybe,E --y"\n'
+    put(root, "/var/lib/kubelet/kubeadm-flags.env", flags)
+    assert Host(root).kubelet_gates() == {"A": False, "B": False, "C": True}
+
+
 def test_a_kubelet_without_a_configuration_file_sets_no_gates(root: Path) -> None:
     assert Host(root).kubelet_gates() == {}
 

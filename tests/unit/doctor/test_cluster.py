@@ -91,10 +91,11 @@ def test_a_node_that_is_not_there_or_not_read() -> None:
 
 
 def test_fields_that_the_api_server_drops() -> None:
-    off = {"DRADeviceTaints": "dropped", "DRAConsumableCapacity": "forbidden"}
+    off = {"DRADeviceTaints": "dropped", "A": "forbidden", "B": "forbidden", "C": "too slow"}
     assert short(rules.judge_kept_fields(off, "dropped")) == [
         ("field-dropped", "warning", "DRADeviceTaints"),
-        ("kept-fields", "unknown", "DRAConsumableCapacity"),
+        ("kept-fields", "unknown", "A, B"),
+        ("kept-fields", "unknown", "C"),
     ]
     assert short(rules.judge_kept_fields({}, "dropped")) == [("kept-fields", "ok", "ResourceSlice")]
 
@@ -207,6 +208,10 @@ def mounting(path: str) -> dict[str, Any]:
     [
         (PRIVILEGED, "it is privileged"),
         ({"initContainers": PRIVILEGED["containers"]}, "it is privileged"),
+        ({"ephemeralContainers": PRIVILEGED["containers"]}, "it is privileged"),  # kubectl debug
+        (mounting("/dev/dri"), "it mounts /dev/dri"),
+        (mounting("/dev/kfd"), "it mounts /dev/kfd"),
+        (mounting("/dev/accel"), "it mounts /dev/accel"),
         (mounting("/dev"), "it mounts /dev"),
         (mounting("/dev/"), "it mounts /dev/"),
         (mounting("/"), "it mounts /"),

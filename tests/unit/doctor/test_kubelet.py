@@ -3,6 +3,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from dra_driver.doctor import kubelet
 from dra_driver.doctor.findings import Finding
 from dra_driver.model.host import KubeletOnHost, Place, PlaceKind
@@ -77,6 +79,24 @@ def test_device_plugins_beside() -> None:
     assert short(list(kubelet.judge_plugins(SILENT, ()))) == [
         ("device-plugins", "unknown", "/socket")
     ]
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        *(
+            "nvidia.com/gpu",
+            "nvidia.com/gpu.shared",
+            "nvidia.com/mig-1g.10gb",
+            "aliyun.com/gpu-mem",
+        ),
+        *("nvidia.com/gpumem", "amd.com/gpu", "amd.com/cpx_nps4", "gpu.intel.com/i915"),
+        *("gpu.intel.com/xe", "gpu.intel.com/monitoring", "habana.ai/gaudi"),
+    ],
+)
+def test_the_plugins_of_each_vendor_are_known(resource: str) -> None:
+    found = kubelet.judge_plugins(replace(HOST, resources={resource: 2}), ())
+    assert short(list(found)) == [("device-plugin-beside", "note", resource)]
 
 
 def test_the_state_file() -> None:

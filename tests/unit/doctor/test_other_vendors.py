@@ -60,6 +60,22 @@ def test_the_bus_is_read_by_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("nodes", "files"),
+    [
+        ("accel/accel0 accel/accel_controlD0", ["/dev/accel/accel0", "/dev/accel/accel_controlD0"]),
+        # Before Linux 6.5.
+        ("habanalabs/hl2 habanalabs/hl_controlD2", ["/dev/hl2", "/dev/hl_controlD2"]),
+    ],
+)
+def test_the_device_files_of_gaudi_now_and_before(
+    tmp_path: Path, nodes: str, files: list[str]
+) -> None:
+    device(tmp_path, "0000:19:00.0", "0x1da3", "0x120000", driver="habanalabs", nodes=nodes)
+    (found,) = accelerators(tmp_path, VENDORS)
+    assert [place.path for place, _mode in found.files] == files
+
+
+@pytest.mark.parametrize(
     ("one", "found", "command"),
     [
         (Accelerator("AMD", "a", "vfio-pci"), "the kernel driver vfio-pci is bound; AMD has amdgpu", "modprobe amdgpu; dmesg | tail -n 20"),

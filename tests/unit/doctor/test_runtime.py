@@ -131,6 +131,31 @@ def test_docker_passes_no_cdi_devices_on() -> None:
     assert of({}, sockets=(), endpoint=DOCKER) == [("runtime-is-docker", DOCKER)]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "x"}}}', "nvidia-is-default-runtime"),
+        ('{"default-runtime": "x", "runtimes": {"x": {"path": "/usr/bin/nvidia-container-runtime"}}}', "nvidia-is-default-runtime"),
+        ('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}, "y": 7}}', "nvidia-runtime-there"),
+        ('{"runtimes": 7}', ""),
+        ("[]", ""),
+        ('{"auth": "secret", }', "runtime-config-broken"),
+    ],
+)  # fmt: skip
+def test_of_docker_the_runtimes_of_its_file_are_told_too(text: str, found: str) -> None:
+    told = of({"/etc/docker/daemon.json": text}, sockets=(DOCKER,))
+    assert ("runtime-is-docker", DOCKER) in told
+    assert [name for name, _object in told if name != "runtime-is-docker"] == [found] * bool(found)
+    # With another runtime it does not count.
+    assert of({"/etc/docker/daemon.json": text}) == [("cdi-perhaps-off", MAIN)]
+
+
+def test_of_a_file_that_is_no_json_the_place_is_told_and_no_word() -> None:
+    host = RuntimeOnHost((DOCKER,), files={"/etc/docker/daemon.json": '{\n "auth": "secret" x}'})
+    broken = next(one for one in judge(host) if one.id == "runtime-config-broken")
+    assert broken.found == "it is no JSON; the mistake is at line 2 column 19"
+
+
 def test_without_a_runtime_or_with_several() -> None:
     assert of({}, sockets=()) == [("runtime-not-found", "/run")]
     assert of({}, sockets=(), endpoint="/run/other.sock") == [

@@ -153,6 +153,14 @@ BROKEN: list[tuple[object, str]] = [
     ),
     (config(cluster={"server": "https://[fd00"}), "cluster 'lab': server is .*; it must be a URL"),
     (
+        config(cluster={"server": "https://admin:secret@[fd00?token=secret"}),
+        r"cluster 'lab': server is 'https://\[fd00'; it must be a URL",
+    ),
+    (
+        config(cluster={"proxy-url": "http://name:secret@[fd00"}),
+        r"cluster 'lab': proxy-url is 'http://\[fd00'; only http:// and https:// proxies are supported",
+    ),
+    (
         config(cluster={"insecure-skip-tls-verify": "yes"}),
         "cluster 'lab': insecure-skip-tls-verify must be true or false, not 'yes'",
     ),
@@ -194,6 +202,11 @@ def test_a_broken_file_is_fatal_with_the_place_and_the_next_step(
         read(path)
     assert f"kubeconfig {path}" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_query_in_the_address_is_left_out_as_kubectl_does(write: Write) -> None:
+    path = write(config(cluster={"server": "https://10.0.0.1:6443/k8s?token=secret#x"}))
+    assert read(path).server == "https://10.0.0.1:6443/k8s"
 
 
 def test_a_file_that_is_not_there_is_fatal(tmp_path: Path) -> None:
