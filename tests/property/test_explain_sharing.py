@@ -4,7 +4,7 @@
 from typing import Any
 
 import msgspec
-from hypothesis import Phase, given
+from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 
 from dra_driver.cel.compile import compile_selector
@@ -122,6 +122,25 @@ def explained(whole: ClusterState, number: int, shared: Fleet) -> Report:
     return answer(found, NO_LIMITS, shared)
 
 
+ONE, TWO = words.request, [words.request("a"), words.request("b")]
+OF_NUMA = {"constraints": [{"matchAttribute": f"{GPU}/numa"}]}
+
+
+def same(*numa: int) -> list[Object]:
+    return [{"numa": one} for one in numa]
+
+
+# Nodes that differ only in what the second claim's selector reads, and only in what its constraint compares.
+@example(
+    fleet=[same(0), same(1), same(0)],
+    held=set(),
+    claims=[words.claim(), words.claim(ONE(cel=EXPRESSIONS[1])), words.claim()],
+)
+@example(
+    fleet=[same(0, 1), same(0, 0), same(0, 1)],
+    held=set(),
+    claims=[words.claim(*TWO), words.claim(*TWO, **OF_NUMA), words.claim(*TWO)],
+)
 @given(
     FLEETS,
     st.sets(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=6),
