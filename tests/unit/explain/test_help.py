@@ -240,7 +240,7 @@ def test_the_selector_of_a_class_is_corrected_in_the_class() -> None:
     made["spec"]["selectors"] += [{"cel": {"expression": f'{A}.model == "H10O"'}}]
     report = asking(state(resource_slice(devices(1)), made), request(deviceClassName="fast"))
     assert helps(report) == [
-        ("edit", f'class fast: write {A}.model == "H100" instead of {A}.model == "H10O"')
+        ("edit", "request gpu of claim ns/mine: ask for class gpu instead of fast")
     ]
     broken = device_class("fast", expression=f'{A}.modle == "H100"')
     report = asking(state(resource_slice(devices(1)), broken), request(deviceClassName="fast"))
