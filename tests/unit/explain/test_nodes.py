@@ -298,7 +298,7 @@ def test_a_reason_on_a_node_names_its_request_if_several_are_asked_for() -> None
     assert [group.requests for group in asking(cluster, one, two).nodes] == [("one", "two")]
     claims = [words.claim(each, name=each["name"]) for each in (one, two)]
     refers = [{"name": name, "resourceClaimName": name} for name in ("one", "two")]
-    pod = words.pod(resourceClaims=refers)
+    pod = words.pod(resourceClaims=refers, containers=[{"name": "main", "image": "i"}])
     report = explain(cluster, ManifestSubject((*claims, pod), "ns", "f.yaml"))
     assert [group.requests for group in report.nodes] == [
         ("request one of claim ns/one", "request two of claim ns/two")
