@@ -34,8 +34,11 @@ EXPRESSIONS = (
     f"{ATTRIBUTES}.x == 1",
 )
 TAINT = {"key": "sick", "effect": "NoSchedule"}
-TOLERATIONS = ({}, {"tolerations": [{"key": "sick", "operator": "Exists"}]})
-CAPACITIES = ({}, *({"capacity": {"requests": {"memory": amount}}} for amount in ("20Gi", "60Gi")))
+TOLERATIONS: tuple[Object, ...] = ({}, {"tolerations": [{"key": "sick", "operator": "Exists"}]})
+CAPACITIES: tuple[Object, ...] = (
+    {},
+    *({"capacity": {"requests": {"memory": amount}}} for amount in ("20Gi", "60Gi")),
+)
 GATES = ("DRAConsumableCapacity", "DRADeviceTaints", "DRAAdminAccess", "DRAPartitionableDevices")
 NO_LIMITS = Limits("", lambda: False)
 
@@ -123,7 +126,7 @@ def explained(whole: ClusterState, number: int, shared: Fleet) -> Report:
 
 
 ONE, TWO = words.request, [words.request("a"), words.request("b")]
-OF_NUMA = {"constraints": [{"matchAttribute": f"{GPU}/numa"}]}
+OF_NUMA: Object = {"constraints": [{"matchAttribute": f"{GPU}/numa"}]}
 
 
 def same(*numa: int) -> list[Object]:
