@@ -125,7 +125,7 @@ def _alike(groups: Sequence[DeviceGroup]) -> str:
     if len(groups) == 1:
         return _group(groups[0])
     count = _sum(groups)
-    (words,) = _texts([one.verdict for one in groups])
+    (words,) = _texts([("", one.verdict) for one in groups])
     return f"{devices(count)} match: {words}"
 
 
@@ -186,7 +186,7 @@ def _node_verdict(groups: Sequence[NodeGroup]) -> str:
     group = groups[0]
     besides = "; ".join(map(str, group.pod))
     if group.devices:
-        texts = _texts([reason for one in groups for reason in one.devices])
+        texts = _texts([reason for one in groups for reason in _by_request(one)])
         cut = [*texts[:SHOWN_REASONS], *(["…"] if len(texts) > SHOWN_REASONS else ())]
         return "; ".join(cut) + (f"; besides, {besides}" if besides else "")
     placed = ", ".join(f"{one.request} = {one}" for one in group.placement)
@@ -198,17 +198,40 @@ def _merged(groups: Sequence[NodeGroup]) -> list[list[NodeGroup]]:
     """Put groups together that differ only in the claims that use their devices. Each result becomes one line."""
     alike: dict[object, list[NodeGroup]] = {}
     for number, group in enumerate(groups):
-        reasons = tuple(dict.fromkeys(map(_without_names, group.devices)))
+        found = ((name, _without_names(one)) for name, one in _by_request(group))
+        reasons = tuple(dict.fromkeys(found))
         alike.setdefault((reasons, group.pod) if reasons else number, []).append(group)
     return list(alike.values())
 
 
-def _texts(reasons: Iterable[Verdict]) -> list[str]:
-    """Return each reason once. Reasons that differ only in claims are one, with the names of at most SHOWN_NAMES claims."""
-    alike: dict[Verdict, list[Verdict]] = {}
-    for one in reasons:
-        alike.setdefault(_without_names(one), []).append(one)
-    return list(dict.fromkeys(_with_claims(one, of) for one, of in alike.items()))
+def _by_request(group: NodeGroup) -> list[tuple[str, Verdict]]:
+    """Return the reasons of the nodes, each with the request that it is about, "" if only one is asked for."""
+    return list(zip(group.requests or ("",) * len(group.devices), group.devices, strict=True))
+
+
+def _texts(reasons: Iterable[tuple[str, Verdict]]) -> list[str]:
+    """Return each reason once, after the requests that it is about.
+
+    Reasons that differ only in claims are one, with the names of at most SHOWN_NAMES claims.
+    """
+    alike: dict[Verdict, list[tuple[str, Verdict]]] = {}
+    for name, one in reasons:
+        alike.setdefault(_without_names(one), []).append((name, one))
+    found: dict[tuple[str, ...], dict[str, None]] = {}
+    for one, of in alike.items():
+        names = tuple(dict.fromkeys(name for name, _ in of if name))
+        words = _with_claims(one, [reason for _, reason in of])
+        found.setdefault(names, {})[words] = None
+    return [f"{_about(names)}{words}" for names, some in found.items() for words in some]
+
+
+def _about(names: Sequence[str]) -> str:
+    """Return the beginning of a text about these requests; a name that has the words "request" and "claim" already stays as it is."""
+    if not names:
+        return ""
+    known = names[0].startswith("request ")
+    word = "" if known else "request " if len(names) == 1 else "requests "
+    return f"{word}{first_names(names)}: "
 
 
 def _with_claims(reason: Verdict, of: Sequence[Verdict]) -> str:

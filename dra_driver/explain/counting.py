@@ -7,6 +7,7 @@ report gives this reason. If not, the requests exclude each other, and `conflict
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.reasons import RequestExplained
@@ -21,16 +22,24 @@ from dra_driver.explain.verdict import (
 )
 
 
+class NodeReason(NamedTuple):
+    """Why the devices do not fit on a node, and the `request` of which that is the reason; None if it is of no single request."""
+
+    verdict: Verdict
+    request: RequestExplained | None = None
+
+
 def unserved(
     requests: Sequence[RequestExplained], devices: Sequence[SliceDevice]
-) -> Iterator[Verdict]:
+) -> Iterator[NodeReason]:
     """Yield why these devices are not enough for the requests.
 
     For a request with alternatives there are reasons only if the devices are not enough for any of them.
     """
-    by_main: dict[tuple[str, int], list[list[Verdict]]] = {}
+    by_main: dict[tuple[str, int], list[list[NodeReason]]] = {}
     for one in requests:
-        by_main.setdefault(one.request.main, []).append(list(lacking(one, devices)))
+        found = [NodeReason(reason, one) for reason in lacking(one, devices)]
+        by_main.setdefault(one.request.main, []).append(found)
     for alternatives in by_main.values():
         if all(alternatives):
             for reasons in alternatives:

@@ -14,7 +14,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import ConstraintViolated, PoolUnusable
 from dra_driver.explain import conflict
 from dra_driver.explain.claim_request import requests_in
-from dra_driver.explain.counting import unserved
+from dra_driver.explain.counting import NodeReason, unserved
 from dra_driver.explain.equivalence import EquivalentNodes, NodeEquivalence, equivalence_for
 from dra_driver.explain.facts.claim_problems import MALFORMED
 from dra_driver.explain.facts.facts import Facts
@@ -63,8 +63,8 @@ class TriedNodes:
     result: TrialResult
     by_pod_reasons: dict[Kinds, tuple[tuple[Verdict, ...], list[Node]]]
 
-    reasons: tuple[Verdict, ...] | None = None
-    places: dict[object, tuple[Verdict, ...]] = field(default_factory=dict)
+    reasons: tuple[NodeReason, ...] | None = None
+    places: dict[object, tuple[NodeReason, ...]] = field(default_factory=dict)
     """The reasons on nodes other than the example; nodes that can use the same devices have one entry."""
 
     @property
@@ -188,7 +188,8 @@ class NodesExplained:
 
     def _is_malformed(self, tried: TriedNodes) -> bool:
         reasons = self.in_the_way(tried)
-        return any(isinstance(one, CouldNotTell) and one.cause == MALFORMED for one in reasons)
+        found = (one.verdict for one in reasons)
+        return any(isinstance(one, CouldNotTell) and one.cause == MALFORMED for one in found)
 
     def first_placement(self) -> tuple[ChosenDevice, ...]:
         """Return the devices that the scheduler would take on the first node where devices and pod fit."""
@@ -207,60 +208,73 @@ class NodesExplained:
                     found[key] = NodeGroup(
                         count=len(together),
                         nodes=together,
-                        devices=devices,
+                        devices=tuple(one.verdict for one in devices),
+                        requests=self._names_of(devices),
                         pod=_of_both(known.pod if known else reasons, reasons),
                         placement=self._placement_on(one, nodes[0]) if one.fits else (),
                     )
         return tuple(sorted(found.values(), key=_first_what_fits))
 
+    def _names_of(self, reasons: Sequence[NodeReason]) -> tuple[str, ...]:
+        """Return the request of each reason, if several are asked for; with its claim, if these are of several claims."""
+        if len(self._requests) == 1:
+            return ()
+        several = len({full_name(one.request.claim.metadata) for one in self._requests}) > 1
+        asked = [one.request.request if one.request else None for one in reasons]
+        return tuple((one.place if several else one.name) if one else "" for one in asked)
+
     def _by_devices(
         self, tried: TriedNodes, nodes: Sequence[Node]
-    ) -> dict[tuple[Verdict, ...], list[str]]:
+    ) -> dict[tuple[NodeReason, ...], list[str]]:
         """Group the names of the nodes by the reasons why the devices do not fit there."""
-        found: dict[tuple[Verdict, ...], list[str]] = {}
+        found: dict[tuple[NodeReason, ...], list[str]] = {}
         for node in nodes:
             found.setdefault(self._on(tried, node), []).append(node.metadata.name)
         return found
 
-    def _on(self, tried: TriedNodes, node: Node) -> tuple[Verdict, ...]:
+    def _on(self, tried: TriedNodes, node: Node) -> tuple[NodeReason, ...]:
         """Return why the devices do not fit on one node. On equivalent nodes, other claims may have the devices."""
         common = self.in_the_way(tried)
-        if node is tried.group.example or not any(isinstance(one, _OF_ONE_NODE) for one in common):
+        if node is tried.group.example or not any(
+            isinstance(one.verdict, _OF_ONE_NODE) for one in common
+        ):
             return common
         place = self._equivalence.place(node)
         if place not in tried.places:
             found = self._counted(tried, self.devices_on(tried, node))
-            tried.places[place] = tuple(dict.fromkeys((*tried.ruled_out, *found))) or common
+            everywhere = map(NodeReason, tried.ruled_out)
+            tried.places[place] = tuple(dict.fromkeys((*everywhere, *found))) or common
         return tried.places[place]
 
-    def in_the_way(self, tried: TriedNodes) -> tuple[Verdict, ...]:
+    def in_the_way(self, tried: TriedNodes) -> tuple[NodeReason, ...]:
         """Return why the devices do not fit on the example of equivalent nodes."""
         if tried.reasons is None:
             tried.reasons = () if tried.fits else tuple(dict.fromkeys(self._reasons(tried)))
         return tried.reasons
 
-    def _reasons(self, tried: TriedNodes) -> Iterator[Verdict]:
+    def _reasons(self, tried: TriedNodes) -> Iterator[NodeReason]:
         # The most certain reasons first: the facts of the node, then the limits of the allocator, then the reasons that counting
         # finds, then the error of the allocator. If none of these gives a reason, the requests exclude each other.
-        yield from tried.ruled_out
+        yield from map(NodeReason, tried.ruled_out)
         result = tried.result
         if result.fits:
             return
         if result.cancelled:
-            yield CouldNotTell("timeout", result.error)
+            yield NodeReason(CouldNotTell("timeout", result.error))
             return
         if result.too_many:
-            yield TooManyDevices(result.too_many)
+            yield NodeReason(TooManyDevices(result.too_many))
             return
         found = self._counted(tried, tried.group.devices)
         if not found and result.error and result.failure is not ConstraintViolated:
-            found = [meaning_of(result)]
-        yield from found or [self._conflict(tried)]
+            found = [NodeReason(meaning_of(result))]
+        yield from found or [NodeReason(self._conflict(tried))]
 
-    def _counted(self, tried: TriedNodes, devices: Sequence[SliceDevice]) -> list[Verdict]:
+    def _counted(self, tried: TriedNodes, devices: Sequence[SliceDevice]) -> list[NodeReason]:
         """Return the reasons that `counting` finds. If the allocator failed, false selectors are left out: they are not the cause."""
         found = unserved(self._requests_of(tried), devices)
-        return [one for one in found if not (tried.result.fatal and isinstance(one, SelectorFalse))]
+        fatal = tried.result.fatal
+        return [one for one in found if not (fatal and isinstance(one.verdict, SelectorFalse))]
 
     def _requests_of(self, tried: TriedNodes) -> list[RequestExplained]:
         # Compared by name: each group of nodes has its own claim object for the extended resources that the nodes lack.

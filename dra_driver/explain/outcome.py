@@ -89,6 +89,7 @@ class ClaimReport(_Part, frozen=True):
 class NodeGroup(_Part, frozen=True):
     """Nodes with the same answer. `devices` are the reasons why the devices do not fit there (empty: they fit).
 
+    `requests` has for each of these reasons the request that it is about, "" if it is about no single one; empty if only one is asked for.
     `pod` are the other reasons why the pod cannot go there. `placement` are the devices that the scheduler would take on the first
     of `nodes`.
     """
@@ -96,6 +97,7 @@ class NodeGroup(_Part, frozen=True):
     count: int
     nodes: tuple[str, ...]
     devices: tuple[Verdict, ...] = ()
+    requests: tuple[str, ...] = ()
     pod: tuple[Verdict, ...] = ()
     placement: tuple[ChosenDevice, ...] = ()
 

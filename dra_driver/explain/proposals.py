@@ -14,6 +14,9 @@ import msgspec
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
+from dra_driver.cel.cancellation import never
+from dra_driver.cel.errors import CompileError
+from dra_driver.cel.failures import EvaluationError
 from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
 from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest
 from dra_driver.explain.device_state import taint_text
@@ -33,6 +36,7 @@ from dra_driver.explain.verdict import (
     CapacityTooSmall,
     CountersUsedUp,
     HeldByClaim,
+    SelectorError,
     Tainted,
     Verdict,
 )
@@ -102,25 +106,44 @@ class Edit:
 def from_miss(explained: RequestExplained, request: ClaimRequest, miss: Miss) -> Iterator[Proposal]:
     """Yield changes after which this device fits the request. `request` may be another version of the explained request.
 
-    If a selector has mistyped names, one proposal only corrects these. If other claims use up a capacity, one proposal ends them,
-    and another one asks for less. If nobody can remove one of the reasons, there is no proposal.
+    If a selector has mistyped names, one proposal only corrects these, and one removes what else is in the way, too. If other claims
+    use up a capacity, one proposal ends them, and another one asks for less. If nobody can remove one of the reasons, there is no
+    proposal.
     """
     typos = [(selector, part.typo) for selector, part in miss.parts if part.typo]
-    for names in corrected_names(typos):
-        yield rewritten(explained, request, names, "correct")
+    ways: list[tuple[Rewritten, Kind]] = [(names, "correct") for names in corrected_names(typos)]
+    for names, kind in ways:
+        yield rewritten(explained, request, names, kind)
+    parts, edits = miss.parts, []
+    instead = _class_of(explained, miss)
+    if instead:
+        parts = tuple(one for one in parts if one[0].is_own)
+        edits.append(_ask_for_class(request.body, instead))
+    relaxed: tuple[Rewritten, Kind] = (relaxed_selectors(parts), "edit")
     consumed = any(isinstance(one, CapacityConsumed) and one.claims for one in miss.reasons)
     for ending in (True, False) if consumed else (True,):
-        yield from _removing(explained, request, miss, ending=ending)
+        for way in ways if miss.others else ():
+            yield from _removing(explained, request, miss, way, ending=ending)
+        yield from _removing(explained, request, miss, relaxed, edits, ending=ending)
 
 
 def _removing(
-    explained: RequestExplained, request: ClaimRequest, miss: Miss, *, ending: bool
+    explained: RequestExplained,
+    request: ClaimRequest,
+    miss: Miss,
+    way: tuple[Rewritten, Kind],
+    before: Sequence[Edit] = (),
+    *,
+    ending: bool,
 ) -> Iterator[Proposal]:
-    """Yield the change that removes all reasons; `ending`: it ends the claims that use up a capacity."""
+    """Yield the change that writes the selectors this way and removes all other reasons, after the edits `before`.
+
+    `ending`: it ends the claims that use up a capacity.
+    """
     if miss.foreign and any(not selector.is_own for selector, _ in miss.parts):
         return  # the class is for devices of another driver
-    edits: list[Edit] = []
-    body = request.body
+    edits = list(before)
+    body = edits[-1].body if edits else request.body
     ended: dict[str, None] = {}
     for reason in miss.others:
         users = users_of(reason, ending=ending)
@@ -132,9 +155,8 @@ def _removing(
             return
         edits.append(edit)
         body = edit.body
-    yield rewritten(
-        explained, request, relaxed_selectors(miss.parts), "edit", edits=edits, ended=tuple(ended)
-    )
+    selectors, kind = way
+    yield rewritten(explained, request, selectors, kind, edits=edits, ended=tuple(ended))
 
 
 def users_of(reason: Verdict, *, ending: bool = True) -> tuple[str, ...]:
@@ -176,10 +198,23 @@ def rewritten(
     )
 
 
-def from_errors(explained: RequestExplained) -> Iterator[Proposal]:
-    """Yield changes of the request and its class that remove the run-time errors of their selectors."""
+def from_errors(explained: RequestExplained, miss: Miss | None) -> Iterator[Proposal]:
+    """Yield changes of the request and its class that remove the run-time errors of their selectors.
+
+    One more removes what else is in the way of the nearest device.
+    """
+    request = explained.request
     for corrects, change in without_errors(explained):
-        yield rewritten(explained, explained.request, change, "correct" if corrects else "edit")
+        kind: Kind = "correct" if corrects else "edit"
+        yield rewritten(explained, request, change, kind)
+        others = () if miss is None else _without_errors_of(miss)
+        if miss is not None and others:
+            rest = replace(miss, reasons=others)
+            yield from _removing(explained, request, rest, (change, kind), ending=True)
+
+
+def _without_errors_of(miss: Miss) -> tuple[Verdict, ...]:
+    return tuple(one for one in miss.others if not isinstance(one, SelectorError))
 
 
 def fewer(request: ClaimRequest, available: int) -> Proposal:
@@ -191,6 +226,33 @@ def fewer(request: ClaimRequest, available: int) -> Proposal:
 
     what = f"{request.place}: ask for {available} instead of {instead}"
     return Proposal(what, claim_with(request, lower), "ask for less", COSTS["ask for less"] + 1)
+
+
+def _class_of(explained: RequestExplained, miss: Miss) -> str:
+    """Return another class whose selectors the device passes, if it does not pass those of the request's class; "" if there is none.
+
+    Who asks for devices can choose another class, but only an admin can change one, and for all who use it.
+    """
+    if all(selector.is_own for selector, _ in miss.parts):
+        return ""
+    asked = explained.request.body.device_class_name
+    others = (name for name in sorted(explained.fleet.classes) if name != asked)
+    return next((name for name in others if _passes(explained.fleet, name, miss.device)), "")
+
+
+def _passes(fleet: Fleet, name: str, device: SliceDevice) -> bool:
+    selectors = [one.cel.expression for one in fleet.classes[name].spec.selectors or () if one.cel]
+    try:
+        return bool(selectors) and all(
+            fleet.explained(text).selector.matches(device.value, never) for text in selectors
+        )
+    except (CompileError, EvaluationError):
+        return False
+
+
+def _ask_for_class(body: Body, name: str) -> Edit:
+    words = f"ask for class {name} instead of {body.device_class_name}"
+    return Edit(words, "edit", msgspec.structs.replace(body, device_class_name=name))
 
 
 def other_class(request: ClaimRequest, name: str) -> Proposal:

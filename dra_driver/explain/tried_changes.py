@@ -196,8 +196,8 @@ class TriedChanges:
             elif isinstance(verdict, AllUnsatisfied | NotEnoughDevices):
                 yield from (fewer(request, most) for most in self._most_free(explained))
         # An error on any device of the cluster can stop the search, not only on the devices in the report.
-        yield from from_errors(explained)
         miss = self._miss(explained)
+        yield from from_errors(explained, miss)
         if miss is not None:
             yield from from_miss(explained, request, miss)
         # If the nearest device is in use, one that is free may be an answer too, for who can use another type.

@@ -142,6 +142,20 @@ def test_nodes_are_told_all_reasons_in_the_same_words() -> None:
     ]
 
 
+def test_nodes_are_told_of_which_request_a_reason_is() -> None:
+    held, short = HeldByClaim("ns/a", ("ns/p",), "T"), NotEnoughDevices(2, 1)
+    reasons = (held, held, false("x", "x is 1"), short)
+    full = "request gpu of claim ns/b"
+    groups = (
+        NodeGroup(count=1, nodes=("a",), devices=reasons, requests=("one", "two", "two", "")),
+        NodeGroup(count=1, nodes=("b",), devices=(false("x", "x is 1"),), requests=(full,)),
+    )
+    assert list(node_lines(groups, 8)) == [
+        f"a: requests one, two: held by ns/a; request two: x is 1; {short}",
+        f"b: {full}: x is 1",
+    ]
+
+
 def test_nodes_with_the_nearest_devices_come_first() -> None:
     groups = (
         NodeGroup(count=9, nodes=("far",), devices=(false("x"),)),

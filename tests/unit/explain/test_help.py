@@ -24,6 +24,7 @@ from dra_driver.explain.verdict import (
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.policy import PodDisruptionBudget
+from dra_driver.model.api.resource_claim import DeviceClass
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
@@ -239,7 +240,7 @@ def test_the_selector_of_a_class_is_corrected_in_the_class() -> None:
     made["spec"]["selectors"] += [{"cel": {"expression": f'{A}.model == "H10O"'}}]
     report = asking(state(resource_slice(devices(1)), made), request(deviceClassName="fast"))
     assert helps(report) == [
-        ("edit", f'class fast: write {A}.model == "H100" instead of {A}.model == "H10O"')
+        ("edit", "request gpu of claim ns/mine: ask for class gpu instead of fast")
     ]
     broken = device_class("fast", expression=f'{A}.modle == "H100"')
     report = asking(state(resource_slice(devices(1)), broken), request(deviceClassName="fast"))
@@ -359,3 +360,36 @@ def test_a_version_behind_a_guard_is_parsed_and_the_guard_kept() -> None:
     cel = f'has({path}) && {path}.isGreaterThan(semver("560.0.0"))'
     report = asking(state(version("570.1.0")), request(cel=cel))
     assert helps(report)[0][0] == "correct"
+
+
+@pytest.mark.parametrize("text", [f'{A}.modle == "H100"', f"has({A}.modle)"])
+def test_a_mistyped_name_is_corrected_although_the_devices_are_also_held(text: str) -> None:
+    cluster = state(resource_slice(devices(1)), holder("gpu-0"))
+    assert helps(asking(cluster, request(cel=text)))[0] == (
+        "correct",
+        f"request gpu of claim ns/mine: write {A}.model instead of {A}.modle; end claim ns/holder",
+    )
+
+
+def of_type(name: str, kind: str) -> dict[str, Any]:
+    made = device(name)
+    made["attributes"]["type"] = {"string": kind}
+    return made
+
+
+def test_another_class_that_has_the_device_is_asked_for_before_a_class_is_changed() -> None:
+    gpus, migs = (device_class(f"{n}s", expression=f'{A}.type == "{n}"') for n in ("gpu", "mig"))
+    fails, bad = device_class("a", expression="1 / 0 == 1"), device_class("b", expression="no")
+    everything = {**device_class("c"), "spec": {}}
+    cluster = state(resource_slice([of_type("mig-0", "mig")]), deviceClasses=[])
+    names = (gpus, fails, bad, everything)
+    listed = [msgspec.convert(one, DeviceClass) for one in (*names, migs)]
+    report = asking(
+        msgspec.structs.replace(cluster, device_classes=listed),
+        request(deviceClassName="gpus"),
+    )
+    asked = "request gpu of claim ns/mine: ask for class migs instead of gpus"
+    assert helps(report) == [("edit", asked)]
+    alone = msgspec.structs.replace(cluster, device_classes=listed[:1])
+    (change,) = helps(asking(alone, request(deviceClassName="gpus")))
+    assert change[1].startswith("class gpus: write ")

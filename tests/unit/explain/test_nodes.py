@@ -289,3 +289,17 @@ def test_a_claim_that_the_pod_cannot_follow_is_the_summary() -> None:
 )
 def test_what_could_not_be_told_is_advised_by_its_cause(cause: str, advice: str) -> None:
     assert fix(CouldNotTell(cause, "")).startswith(advice)
+
+
+def test_a_reason_on_a_node_names_its_request_if_several_are_asked_for() -> None:
+    cluster = state(resource_slice(devices(1)), holder("gpu-0"))
+    one, two = request("one"), request("two", cel="false")
+    assert [group.requests for group in asking(cluster, one).nodes] == [()]
+    assert [group.requests for group in asking(cluster, one, two).nodes] == [("one", "two")]
+    claims = [words.claim(each, name=each["name"]) for each in (one, two)]
+    refers = [{"name": name, "resourceClaimName": name} for name in ("one", "two")]
+    pod = words.pod(resourceClaims=refers, containers=[{"name": "main", "image": "i"}])
+    report = explain(cluster, ManifestSubject((*claims, pod), "ns", "f.yaml"))
+    assert [group.requests for group in report.nodes] == [
+        ("request one of claim ns/one", "request two of claim ns/two")
+    ]

@@ -180,7 +180,7 @@ def from_failing(listed: list[dict[str, Any]], *texts: str) -> list[tuple[str, l
                 for one in asked.body.selectors
             ],
         )
-        for proposal in from_errors(found)
+        for proposal in from_errors(found, None)
     ]
 
 
@@ -216,7 +216,7 @@ def test_a_selector_of_a_class_is_corrected_in_the_class() -> None:
         listed = list(fleet.devices.values())
         near = nearest(found, listed)
         assert bool(near.parts) is miss
-        first = next(from_miss(found, found.request, near) if miss else from_errors(found))
+        first = next(from_miss(found, found.request, near) if miss else from_errors(found, None))
         (selector,) = first.classes["broken"].spec.selectors
         assert (first.what, first.kind, first.claim.spec) == (
             right,
