@@ -251,6 +251,12 @@ CASES = {
             "8 visible-devices: NVIDIA_VISIBLE_DEVICES is 'all': a container without a claim sees no GPU, and one with a claim its own only"
         ],
     ),
+    "visible-by-runtime": (
+        pod("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]", "runtimeClassName: nvidia"),
+        [
+            "8 visible-devices: NVIDIA_VISIBLE_DEVICES is 'all': a container without a claim sees every GPU it names, and one with a claim its own only"
+        ],
+    ),
     "quota": (
         _QUOTA,
         [
