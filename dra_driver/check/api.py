@@ -43,6 +43,7 @@ _ELSEWHERE = re.compile(
     r"container \S+ uses the claim |spec\.resourceClaims\[\d+\] has no field source"
 )
 """What other modules tell: `references` and `older_forms`."""
+_NAMES_NOTHING = re.compile(r"spec\.resourceClaims\[(\d+)\] needs one of ")
 
 
 def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
@@ -57,9 +58,9 @@ def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
         misses_version = one.kind in KINDS and "served" in problem
         rule = "api-version" if misses_version else "api-kind"
         path: Path = ("apiVersion",) if "apiVersion" in one.content else ()
-        yield one.finding(
-            rule, path, f"{REFUSED}: {problem}", "write the right apiVersion and kind"
-        )
+        found, _, action = problem.partition("; ")
+        action = action or "write the right apiVersion and kind"
+        yield one.finding(rule, path, f"{REFUSED}: {found}", action)
         return
     if not is_understood(one.content):
         return
@@ -96,8 +97,15 @@ def _decoded(one: Given, content: Any, kind: type[Any], base: Path) -> Iterator[
         yield _refused(one, problem, base)
         return
     for problem in refusals(msgspec.json.decode(written), found):
-        if not _ELSEWHERE.match(problem):
+        if not (_ELSEWHERE.match(problem) or _has_source(content, problem)):
             yield _refused(one, problem, base)
+
+
+def _has_source(pod: object, problem: str) -> bool:
+    """Return whether an entry only seems to name no claim: it names it in the older form, which `older_forms` tells."""
+    found = _NAMES_NOTHING.match(problem)
+    entry = at(pod, ("spec", "resourceClaims", int(found[1]))) if found else None
+    return bool(mapping(mapping(entry).get("source")))
 
 
 def _without_invented(content: Any, levels: int) -> Any:

@@ -11,6 +11,7 @@ from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, entries, mapping, steps
 from dra_driver.check.names import Names
 from dra_driver.check.parts import devices_path, is_of_dra, requests
+from dra_driver.check.references import KNOWN_CLASSES
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.decoding import decode
 from dra_driver.model.printable import printable
@@ -83,6 +84,8 @@ def capacity_findings(one: Given, names: Names, known: Known) -> Iterator[Findin
     for domain, own in names.capacity.items():
         there.update(own if known.state else (), (f"{domain}/{name}" for name in own))
     for request in requests(one):
+        if known.state is None and request.body.get("deviceClassName") not in KNOWN_CLASSES:
+            continue  # the class may be of another driver, with capacities of its own
         for name in mapping(mapping(request.body.get("capacity")).get("requests")):
             domain = str(name).rpartition("/")[0]
             if name in there or (domain and domain not in names.capacity):

@@ -11,6 +11,7 @@ from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, Object, at, entries, mapping
 from dra_driver.check.parts import PodPart, is_of_dra, pod_of
 from dra_driver.model.plugin_resources import (
+    has_nvidias_runtime,
     is_device_label,
     is_device_resource,
     is_invented_resource,
@@ -40,7 +41,7 @@ def pod_findings(one: Given, offered: Collection[str]) -> Iterator[Finding]:
     for path, container in pod.containers():
         yield from _resources(one, path, container)
         yield from _names(one, path, container, offered)
-        yield from _environment(one, path, container)
+        yield from _environment(one, path, container, pod.spec)
     yield from _choice_of_nodes(one, pod)
     yield from _labels(one, pod)
     yield from _volumes(one, pod)
@@ -148,7 +149,7 @@ def _invented(one: Given, path: Path, name: str, amount: object) -> Finding:
     )
 
 
-def _environment(one: Given, path: Path, container: Object) -> Iterator[Finding]:
+def _environment(one: Given, path: Path, container: Object, spec: Object) -> Iterator[Finding]:
     for place, variable in entries(container, ("env",)):
         name, value = variable.get("name"), variable.get("value")
         where = (*path, *place, "value")
@@ -164,10 +165,11 @@ def _environment(one: Given, path: Path, container: Object) -> Iterator[Finding]
                 "remove the variable: a container sees the devices of its claims only",
             )
         elif name == "NVIDIA_VISIBLE_DEVICES" and value not in (None, "void", "none"):
+            without = "every GPU it names" if has_nvidias_runtime(spec) else "no GPU"
             yield one.finding(
                 "visible-devices",
                 where,
-                f"NVIDIA_VISIBLE_DEVICES is {value!a:.40}: a container without a claim sees no GPU, and one with a claim its own only",
+                f"NVIDIA_VISIBLE_DEVICES is {value!a:.40}: a container without a claim sees {without}, and one with a claim its own only",
                 "remove the variable",
             )
 

@@ -18,6 +18,7 @@ from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import WORKLOADS, group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import SPEC_PATHS
 from dra_driver.model.plugin_resources import (
+    has_nvidias_runtime,
     is_device_resource,
     is_invented_resource,
     is_share_of_hami,
@@ -34,6 +35,10 @@ _OF_HAMI = (
 _TOLERATION = (
     "nodes with a taint for their devices (nvidia.com/gpu): the API server may have added a toleration for the resource; add it to the "
     "pod if it has none"
+)
+_RUNTIME = (
+    "runtimeClassName: a container without a claim gets every GPU that NVIDIA_VISIBLE_DEVICES of the pod or its image names from NVIDIA's runtime; "
+    "claims do not need it: leave it out"
 )
 
 
@@ -116,6 +121,8 @@ def convert(
     notes = [note for one in asked for note in one.wanted.notes]
     if any(one.resource == "nvidia.com/gpu" for one in asked):
         notes.append(_TOLERATION)
+    if has_nvidias_runtime(spec):
+        notes.append(_RUNTIME)
     made_first = [_object(made, entry, asked) for entry in claims.values()]
     left = (*state.left, *selected.left)
     return Converted(title, (*made_first, made), tuple(dict.fromkeys(notes)), left)

@@ -74,6 +74,14 @@ def asked_in(content: object, path: str = "", levels: int = _DEEPEST) -> Iterato
             yield from asked_in(one, f"{path}[{index}]", levels - 1)
 
 
+def has_nvidias_runtime(spec: Mapping[str, object]) -> bool:
+    """Return whether a pod's spec chooses NVIDIA's runtime, by a RuntimeClass of the names that NVIDIA's tools give (nvidia, nvidia-cdi, …).
+
+    This runtime gives a container the GPUs that NVIDIA_VISIBLE_DEVICES names, without a claim; many images have it as `all`.
+    """
+    return str(spec.get("runtimeClassName")).startswith("nvidia")
+
+
 def is_device_label(key: str) -> bool:
     """Return whether the label of a node says something of its devices."""
     return _LABELS.fullmatch(key) is not None

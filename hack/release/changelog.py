@@ -45,6 +45,8 @@ def of_version(text: str, version: str) -> Section:
 
 
 def dated(text: str, version: str, date: str) -> str:
-    """The changelog with the day on which a version is released."""
+    """The changelog with the day on which a version is released. Raises ReleaseError if there is no such version, or the day is none."""
     section = of_version(text, version)
-    return text.replace(f"## {version} - {section.date}\n", f"## {version} - {date}\n", 1)
+    changed = text.replace(f"## {version} - {section.date}\n", f"## {version} - {date}\n", 1)
+    sections(changed)
+    return changed

@@ -79,11 +79,20 @@ def test_a_new_version_is_written_everywhere(tree: Path) -> None:
         assert len(changed) == len(patterns), name
 
 
-@pytest.mark.parametrize("wrong", ["v0.2.0", "0.2", "0.9.0"])
-def test_a_wrong_version_is_written_nowhere(tree: Path, wrong: str) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "day"),
+    [
+        ("v0.2.0", "2027-01-02"),
+        ("0.2", "2027-01-02"),
+        ("0.9.0", "2027-01-02"),
+        ("0.2.0", "2.1.2027"),
+    ],
+)
+def test_a_wrong_version_or_day_is_written_nowhere(tree: Path, wrong: str, day: str) -> None:
     with pytest.raises(ReleaseError):
-        version.write(tree, wrong, "2027-01-02")
+        version.write(tree, wrong, day)
     assert version.current(tree) == __version__
+    assert (tree / "CHANGELOG.md").read_text() == LOG
 
 
 def test_places_that_differ_are_told(tree: Path) -> None:

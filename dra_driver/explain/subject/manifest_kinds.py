@@ -16,6 +16,8 @@ SPOKEN = ("v1", "v1beta2", "v1beta1")
 """The versions of resource.k8s.io that `explain` reads, newest first."""
 _FLAT = ("v1beta1", "v1alpha3")
 """The versions in which a request has no `exactly`: its fields are in the request itself, beside `name`."""
+_FIRST = "v1alpha2"
+"""The first form of DRA, until Kubernetes 1.30: a claim had one class, whose driver made an object of its own kind into devices."""
 
 WORKLOADS: Mapping[str, str] = {
     "Deployment": "apps",
@@ -26,12 +28,12 @@ WORKLOADS: Mapping[str, str] = {
     "CronJob": "batch",
     "ReplicationController": "",
 }
-_CLAIMS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+_OF_CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 UNDERSTOOD: Mapping[str, str] = {
     **WORKLOADS,
     "Pod": "",
     "Namespace": "",
-    **dict.fromkeys(_CLAIMS, GROUP),
+    **dict.fromkeys((*_OF_CLAIMS, "DeviceClass"), GROUP),
 }
 """The group of each kind that `explain` understands; "" is the core group."""
 _OTHERS: Mapping[str, Collection[str]] = {
@@ -139,6 +141,10 @@ def _not_served(document: Mapping[str, Any], version: str, served: Collection[st
     shown = ascii(version)[1:-1]
     if version in SPOKEN or version in _FLAT:
         return f"{shown} is not served here; in {best} this is written {_written(document, version, best)}"
+    if version == _FIRST and document.get("kind") in _OF_CLAIMS:
+        return (
+            f"{shown} is the first form of DRA and not served here; {_asked_today(document, best)}"
+        )
     return f"{shown} is not served here; write it for {GROUP}/{best}"
 
 
@@ -149,15 +155,29 @@ def _written(document: Mapping[str, Any], version: str, best: str) -> str:
         return f"`{change}`, and the rest as it is"
     if best in _FLAT:
         return f"`{change}`, with the fields of `exactly` in the request itself"
-    changed = as_v1(document)["spec"]
-    spec = changed.get("spec", changed) if isinstance(changed, dict) else {}
-    requests = (spec.get("devices") or {}).get("requests") or []
+    spec = _inner_spec(as_v1(document))
+    devices = spec.get("devices")
+    requests = devices.get("requests") if isinstance(devices, dict) else None
+    requests = requests if isinstance(requests, list) else []
     example = yaml.safe_dump({"requests": requests[:1]}, default_flow_style=True, sort_keys=False)
     example = " ".join(example.split())
     if len(example) > _LONGEST_EXAMPLE:
         return f"`{change}`, with the request's fields but its name below `exactly`"
     more = ", the others alike" if len(requests) > 1 else ""
     return f"`{change}`, with `{example[1:-1]}`{more}"
+
+
+def _asked_today(document: Mapping[str, Any], best: str) -> str:
+    """Return what a claim or template of the first form has in place of its class and parameters."""
+    spec = _inner_spec(document)
+    asked = {"deviceClassName": ascii(spec.get("resourceClassName") or "CLASS")[1:-1]}
+    request = {"name": "gpu", **(asked if best in _FLAT else {"exactly": asked})}
+    example = yaml.safe_dump({"requests": [request]}, default_flow_style=True, sort_keys=False)
+    example = " ".join(example.split())
+    more = ""
+    if "parametersRef" in spec:
+        more = ", and what the object of `parametersRef` said as selectors, count or config"
+    return f"write `apiVersion: {GROUP}/{best}`, and `devices: {example}` in place of `resourceClassName`{more}"
 
 
 def passed_over(document: Mapping[str, Any]) -> str:
@@ -181,6 +201,14 @@ def _templates(value: object, levels: int) -> Iterator[bool]:
     elif isinstance(value, list):
         for one in value:
             yield from _templates(one, levels - 1)
+
+
+def _inner_spec(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of the claim, also of the one that a template makes; empty if it is none."""
+    spec = document.get("spec")
+    if document.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
+        spec = spec.get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
 def as_v1(document: Mapping[str, Any]) -> Mapping[str, Any]:

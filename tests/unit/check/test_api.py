@@ -127,9 +127,34 @@ def test_a_version_that_the_cluster_does_not_serve_is_an_error() -> None:
     ]
     older = Known(state=ClusterState(served=("v1beta1",)))
     assert brief(text, older) == []
-    assert brief(text.replace("v1beta1", "v1"), older)[0].startswith(
-        f"1 api-version: {REFUSED}v1 is not served here; in v1beta1 this is written"
+    assert brief(text.replace("v1beta1", "v1"), older) == [
+        f"1 api-version: {REFUSED}v1 is not served here"
+    ]
+    (told,) = found(text.replace("v1beta1", "v1"), older)
+    assert told.action.startswith("in v1beta1 this is written")
+
+
+def test_a_claim_of_the_first_form_is_told_how_it_is_written_today() -> None:
+    text = (
+        "apiVersion: resource.k8s.io/v1alpha2\nkind: ResourceClaim\nmetadata: {name: c}\n"
+        "spec: {resourceClassName: gpu.nvidia.com}\n"
     )
+    (told,) = found(text)
+    assert told.message == f"{REFUSED}v1alpha2 is the first form of DRA and not served here"
+    assert "[{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]" in told.action
+
+
+@pytest.mark.parametrize(
+    ("entry", "rules"),
+    [
+        ("{name: a, source: {resourceClaimName: c}}", ["old-source"]),
+        ("{name: a, source: {}}", ["api-value", "old-source"]),
+        ("{name: a}", ["api-value"]),
+    ],
+)
+def test_a_claim_named_in_the_older_form_is_told_once(entry: str, rules: list[str]) -> None:
+    text = pod("resources: {claims: [{name: a}]}", f"resourceClaims: [{entry}]")
+    assert [one.rule for one in found(text)] == rules
 
 
 def test_invented_resources_hide_no_other_mistake() -> None:

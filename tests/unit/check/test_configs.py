@@ -6,7 +6,8 @@ import pytest
 from dra_driver.backends.nvidia.config import KINDS, NO_MPS, NO_VFIO
 from dra_driver.backends.simulated_config import LABEL
 from dra_driver.check.given import Known
-from tests.unit.check.findings import claim, found
+from dra_driver.model.cluster import ClusterState
+from tests.unit.check.findings import claim, found, rules
 
 KNOWN = Known(kinds=(*KINDS, LABEL))
 _V1 = "apiVersion: resource.nvidia.com/v1beta1"
@@ -104,3 +105,9 @@ def test_classes_have_configurations_too() -> None:
 def test_capacities_that_nobody_has_are_told(name: str, action: str) -> None:
     (one,) = found(claim(f"deviceClassName: gpu\ncapacity: {{requests: {{{name}: 1Gi}}}}"))
     assert (one.rule, one.action) == ("capacity-name", action)
+
+
+def test_nothing_is_said_of_capacities_of_a_class_that_nobody_knows() -> None:
+    text = claim("deviceClassName: nic.example.com\ncapacity: {requests: {bandwidth: 1G}}")
+    assert found(text) == []
+    assert "capacity-name" in rules(text, Known(state=ClusterState()))

@@ -78,7 +78,7 @@ CASES = {
     ),
     "version": (
         "apiVersion: resource.k8s.io/v1alpha2\nkind: ResourceClaim\nmetadata: {name: x}\n",
-        [f"1 api-version: {REFUSED}v1alpha2 is not served here; write it for resource.k8s.io/v1"],
+        [f"1 api-version: {REFUSED}v1alpha2 is the first form of DRA and not served here"],
     ),
     "malformed": (
         claim("deviceClassName: gpu\ncount: many"),
@@ -164,7 +164,6 @@ CASES = {
             "resourceClaims:\n  - name: a\n    source: {resourceClaimTemplateName: t}",
         ),
         [
-            f"6 api-value: {REFUSED}spec.resourceClaims[0] needs one of resourceClaimName and resourceClaimTemplateName",
             "7 old-source: the API server would refuse it: resourceClaims has no field source since Kubernetes 1.31",
         ],
     ),
@@ -250,6 +249,12 @@ CASES = {
         ),
         [
             "8 visible-devices: NVIDIA_VISIBLE_DEVICES is 'all': a container without a claim sees no GPU, and one with a claim its own only"
+        ],
+    ),
+    "visible-by-runtime": (
+        pod("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]", "runtimeClassName: nvidia"),
+        [
+            "8 visible-devices: NVIDIA_VISIBLE_DEVICES is 'all': a container without a claim sees every GPU it names, and one with a claim its own only"
         ],
     ),
     "quota": (

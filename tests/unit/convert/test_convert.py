@@ -82,6 +82,17 @@ def test_a_pod_with_two_gpus_gets_a_template_and_uses_its_claim() -> None:
     assert (found.is_changed, found.left, len(found.notes)) == (True, (), 1)
 
 
+def test_nvidias_runtime_is_told_since_it_gives_gpus_without_a_claim() -> None:
+    found = converted(
+        pod(
+            "[{name: c, resources: {limits: {nvidia.com/gpu: 1}}}, {name: d}]",
+            "{runtimeClassName: nvidia}",
+        )
+    )
+    assert found.documents[1]["spec"]["runtimeClassName"] == "nvidia"
+    assert "NVIDIA_VISIBLE_DEVICES" in found.notes[-1]
+
+
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [

@@ -40,6 +40,13 @@ def refused(cluster: ClusterState, *documents: Any) -> str:
 
 FLAT = of(f"{GROUP}/v1alpha3", words.claim({"name": "gpu", "deviceClassName": "gpu", "count": 2}))
 
+FIRST = {
+    "apiVersion": f"{GROUP}/v1alpha2",
+    "kind": "ResourceClaimTemplate",
+    "spec": {"spec": {"resourceClassName": "gpu.nvidia.com"}},
+}
+TODAY = "devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}"
+
 
 @pytest.mark.parametrize(
     ("cluster", "document", "said"),
@@ -72,7 +79,27 @@ FLAT = of(f"{GROUP}/v1alpha3", words.claim({"name": "gpu", "deviceClassName": "g
             words.claim(),
             "v1 is not served here; in v1beta1 this is written `apiVersion: resource.k8s.io/v1beta1`, with the fields of",
         ),
-        (V1, of(f"{GROUP}/v1alpha2", words.claim()), "write it for resource.k8s.io/v1"),
+        (V1, of(f"{GROUP}/v1alpha1", words.claim()), "write it for resource.k8s.io/v1"),
+        (
+            V1,
+            FIRST,
+            f"write `apiVersion: {GROUP}/v1`, and `{TODAY}` in place of `resourceClassName`",
+        ),
+        (
+            OLD,
+            of(f"{GROUP}/v1alpha2", {"kind": "ResourceClaim", "spec": {"parametersRef": {}}}),
+            "`devices: {requests: [{name: gpu, deviceClassName: CLASS}]}` in place of `resourceClassName`, and what the object of "
+            "`parametersRef` said as selectors, count or config",
+        ),
+        (V1, of(f"{GROUP}/v1beta1", {"kind": "ResourceClaim"}), "with `requests: []`"),
+        (
+            V1,
+            of(
+                f"{GROUP}/v1beta1",
+                {"kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": 1}}},
+            ),
+            "with `requests: []`",
+        ),
         (V1, of("v1", words.claim()), "there is no ResourceClaim in v1: write apiVersion: resour"),
         (
             V1,
