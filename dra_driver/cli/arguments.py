@@ -36,7 +36,9 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
             add_output(parser, lines="one line of JSON for each device")
         case "doctor":
-            _add_doctor(parser)
+            add_settings(parser)
+            _add_node(parser)
+            add_doctor(parser)
         case "snapshot":
             add_settings(parser)
             _add_file(parser)
@@ -118,9 +120,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite FILE if it exists")
 
 
-def _add_doctor(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = f"{parser.epilog}. docs/troubleshooting.md explains each finding"
-    add_settings(parser)
+def _add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root",
         type=_absolute,
@@ -130,13 +130,18 @@ def _add_doctor(parser: argparse.ArgumentParser) -> None:
         "mounted is looked at without it",
     )
     parser.add_argument(
+        "--context", default="", help="context of the kubeconfig (default: its current context)"
+    )
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Give the parser what asking about a node takes, from the node or from anywhere."""
+    parser.epilog = f"{parser.epilog}. docs/troubleshooting.md explains each finding"
+    parser.add_argument(
         "--node",
         default="",
         metavar="NAME",
         help="do not look at this machine; say what the API server shows of this node",
-    )
-    parser.add_argument(
-        "--context", default="", help="context of the kubeconfig (default: its current context)"
     )
     parser.add_argument(
         "--service-account",

@@ -7,6 +7,7 @@ from typing import NoReturn
 from dra_driver.cli.arguments import (
     EXPLAIN_SECONDS,
     add_cluster,
+    add_doctor,
     add_explain,
     add_migration,
     add_output,
@@ -14,6 +15,7 @@ from dra_driver.cli.arguments import (
     seconds,
 )
 from dra_driver.cli.arguments import add_arguments as add_arguments_of_driver
+from dra_driver.config.options import OPTIONS
 from dra_driver.model.exit_codes import KUBECTL, summary
 from dra_driver.overview.usage import BY
 
@@ -63,10 +65,24 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_migration(parser)
         case "version":
             _add_version(parser)
+        case "doctor":
+            _add_doctor_from_outside(parser)
         case "devices" | "claims" | "free" | "usage":
             _add_overview(command, parser)
         case _:
             add_arguments_of_driver(command, parser)
+
+
+def _add_doctor_from_outside(parser: argparse.ArgumentParser) -> None:
+    """Of the settings only those that a look through the API server follows; the paths are those of a node."""
+    parser.set_defaults(**{option.name: None for option in OPTIONS}, config="", root=None)
+    add_doctor(parser)
+    add_cluster(parser)
+    parser.add_argument(
+        "--driver-name",
+        metavar="NAME",
+        help="the driver's name, if its chart was given another one",
+    )
 
 
 def _add_overview(command: str, parser: argparse.ArgumentParser) -> None:

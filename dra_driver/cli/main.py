@@ -43,7 +43,7 @@ KUBECTL_COMMANDS = {
     "claims": "list the claims: who uses them, on which node, and with which devices; and those that still wait",
     "free": "say what a new claim of one device could get now, for each DeviceClass",
     "usage": "add up devices, memory and device-hours, by namespace, class, node, product or driver",
-    "doctor": COMMANDS["doctor"],
+    "doctor": "say what is wrong with a node, as the API server shows it, what it means, and which command mends it",
     "why": COMMANDS["explain"],
     "explain": COMMANDS["explain"],
     "check": COMMANDS["check"],

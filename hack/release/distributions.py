@@ -16,8 +16,13 @@ KINDS = {"wheel": "*.whl", "sdist": "*.tar.gz"}
 
 
 def date(source: Path = ROOT) -> int:
-    """Seconds since 1970: SOURCE_DATE_EPOCH, else the time of the commit. Raises ReleaseError."""
+    """Seconds since 1970: SOURCE_DATE_EPOCH, else the time of the commit. Raises ReleaseError.
+
+    An unpacked source distribution has the time of its commit on each file.
+    """
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not text and not (source / ".git").exists() and (source / "PKG-INFO").is_file():
+        text = str(int((source / "PKG-INFO").stat().st_mtime))
     if not text:
         command = ("git", "-C", str(source), "log", "-1", "--format=%ct")
         ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,11 +11,15 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from driverimage import cache, wheels
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from dra_driver import IMAGE, __version__
+from dra_driver import IMAGE, PACKAGE, __version__
 from dra_driver.testing.fake_api import FakeApi
 from hack.release import chart, distributions, image, krew, registry, tools
 from hack.testbed.onenode import helm
@@ -251,14 +255,50 @@ def test_krew_takes_the_manifest_and_installs_the_archive(
 # pipx
 
 
+def needed(project: str, found: set[str]) -> set[str]:
+    """A project and all that it needs here, by the names of the lock; `found` grows."""
+    name = canonicalize_name(project)
+    if name not in found:
+        found.add(name)
+        for text in metadata.requires(project) or ():
+            one = Requirement(text)
+            if one.marker is None or one.marker.evaluate({"extra": ""}):
+                needed(one.name, found)
+    return found
+
+
+def wheel_folder() -> Path:
+    """Every locked wheel that the package and its extra need, and the pip that pipx installs with: nothing else is fetched."""
+    projects = needed(PACKAGE, needed("kubernetes", set())) - {PACKAGE}
+    wanted = [
+        wheels.part_of_lock((ROOT / "requirements" / f"{name}.txt").read_text(), part)
+        for name, part in (("dev", projects), ("release", {"pip"}))
+    ]
+
+    def fetch(folder: Path) -> None:
+        for number, lock in enumerate(wanted):
+            file = folder / f"{number}.txt"
+            file.write_text(lock)
+            wheels.download(file, folder)
+
+    return cache.kept(cache.key([*map(str.encode, wanted), sys.version.encode()]), fetch)
+
+
 def test_pipx_installs_the_wheel_and_its_extra(tmp_path: Path, record: Path) -> None:
     wheel = distributions.build(tmp_path / "dist")["wheel"]
     homes = {
         name: str(tmp_path / name.lower())
         for name in ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR", "PIPX_COMPLETION_DIR")
     }
-    surroundings = {**homes, "PYTHONPATH": tools.environment()["PYTHONPATH"]}
-    run(sys.executable, "-m", "pipx", "install", wheel, **surroundings)
+    surroundings = {
+        **homes,
+        "PYTHONPATH": tools.environment()["PYTHONPATH"],
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheel_folder()),
+    }
+    # Bytecode of 100 MB that no test starts is most of the time of an installation.
+    pipx = (sys.executable, "-m", "pipx", "install", "--pip-args=--no-compile")
+    run(*pipx, wheel, **surroundings)
     programs = Path(homes["PIPX_BIN_DIR"])
     assert {path.name for path in programs.iterdir()} == {
         *("dra-driver", "kubectl-dra", "kubectl_complete-dra"),
@@ -266,7 +306,7 @@ def test_pipx_installs_the_wheel_and_its_extra(tmp_path: Path, record: Path) -> 
     found = run(programs / "kubectl-dra", "devices", "--from", record, PYTHONPATH="").stdout
     assert "gpu-0" in found
     assert __version__ in run(programs / "dra-driver", "--version", PYTHONPATH="").stdout
-    shutil.rmtree(tmp_path / "pipx_home")
-    run(sys.executable, "-m", "pipx", "install", "--force", f"{wheel}[cli]", **surroundings)
+    shutil.rmtree(tmp_path / "pipx_home" / "venvs")
+    run(*pipx, "--force", f"{wheel}[cli]", **surroundings)
     [python] = (tmp_path / "pipx_home" / "venvs").glob("*/bin/python")
     run(python, "-c", "import kubernetes", PYTHONPATH="")

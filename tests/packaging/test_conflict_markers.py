@@ -2,21 +2,19 @@
 """Is every merge finished? A conflict marker in a page or a table breaks no program, so nothing else notices it."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support import tree_files
 
 ROOT = Path(__file__).resolve().parents[2]
 # A line of seven "=" alone is a heading in some formats. It never comes without the other two.
 MARKER = re.compile(rb"^(<{7}|>{7}|\|{7})( |\r?$)", re.MULTILINE)
 
 
-def tracked() -> list[Path]:
-    names = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
-    ).stdout.decode()
-    return [path for name in names.split("\0") if name and (path := ROOT / name).is_file()]
+def whole_tree() -> list[Path]:
+    return [path for name in tree_files.files() if (path := ROOT / name).is_file()]
 
 
 @pytest.mark.parametrize("sign", [b"<", b">", b"|"])
@@ -27,7 +25,7 @@ def test_the_search_finds_a_marker_at_the_beginning_of_a_line(sign: bytes, rest:
 
 
 def test_no_file_has_a_conflict_marker() -> None:
-    files = tracked()
+    files = whole_tree()
     assert ROOT / "README.md" in files
     found = [str(path.relative_to(ROOT)) for path in files if MARKER.search(path.read_bytes())]
     assert found == []

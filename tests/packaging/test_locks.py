@@ -15,6 +15,7 @@ import pytest
 from driverimage import wheels
 
 from hack.testbed.onenode import products
+from tests.support import tree_files
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("dev", "runtime", "lock", "release")
@@ -23,20 +24,14 @@ CALLERS = {
     "hack/setup",
     "hack/lock",
     "hack/bench/cost/installed.py",
+    "tests/e2e/test_bare_python.py",  # from a folder of locked wheels, in a network without any other machine
     "hack/image/driverimage/wheels.py",
 }
 
 
 def programs() -> list[Path]:
-    tracked = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
     folders = ("hack/", "tests/", ".ci/", "Makefile", "Dockerfile", "dra_driver/")
-    paths = [ROOT / name for name in tracked.split("\0") if name.startswith(folders)]
+    paths = [ROOT / name for name in tree_files.files() if name.startswith(folders)]
     return [path for path in paths if path.is_file() and path != Path(__file__)]
 
 
