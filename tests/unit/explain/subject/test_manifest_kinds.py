@@ -88,8 +88,10 @@ TODAY = "devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.
         (
             OLD,
             of(f"{GROUP}/v1alpha2", {"kind": "ResourceClaim", "spec": {"parametersRef": {}}}),
-            "`devices: {requests: [{name: gpu, deviceClassName: CLASS}]}` in place of `resourceClassName`, and what the object of "
-            "`parametersRef` said as selectors, count or config",
+            (
+                "`devices: {requests: [{name: gpu, deviceClassName: CLASS}]}` in place of `resourceClassName`, and what the object of "
+                "`parametersRef` said as selectors, count or config"
+            ),
         ),
         (V1, of(f"{GROUP}/v1beta1", {"kind": "ResourceClaim"}), "with `requests: []`"),
         (
