@@ -252,7 +252,9 @@ def test_the_driver_is_built_as_a_wheel_with_its_entry_points(tmp_path: Path) ->
 
 
 def test_nothing_in_the_image_imports_the_stand_ins() -> None:
-    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "dra_driver").rglob("*.py")}
+    files = {
+        path.relative_to(ROOT).as_posix(): path for path in (ROOT / "dra_driver").rglob("*.py")
+    }
     kept = {name: path for name, path in files.items() if wheels.why_left_out(name) is None}
     assert len(kept) > 500
     imports = re.compile(r"^\s*(?:from|import) dra_driver\.(?:testing|cli\.demo)", re.MULTILINE)
