@@ -19,8 +19,9 @@ RUN ["python3", "/source/hack/image/collect.py", "--root", "/image"]
 
 FROM scratch
 COPY --from=build /image /
-# Without a fixed threshold the C library keeps megabytes for each thread that once needed them.
-ENV PATH=/usr/local/bin:/usr/bin LANG=C.UTF-8 MALLOC_MMAP_THRESHOLD_=131072
+# Without a fixed threshold the C library keeps megabytes for each thread that once needed them. One
+# heap for all threads is enough, because Python lets only one of them work at a time.
+ENV PATH=/usr/local/bin:/usr/bin LANG=C.UTF-8 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_ARENA_MAX=1
 # Root without any capability: the kubelet's directories are root's.
 # hadolint ignore=DL3002
 USER 0:0

@@ -150,7 +150,15 @@ def _run(given: Sequence[str], program: str, commands: "Mapping[str, str]") -> i
         # The parser of the command, not the one of all commands: its usage shows what the command takes.
         chosen.parser.refuse(rest)
     home = KUBECTL_MODULES.get(command, command) if program == KUBECTL else command
-    module = _imported(f"dra_driver.cli.{home.replace('-', '_')}")
+    name = f"dra_driver.cli.{home.replace('-', '_')}"
+    try:
+        module = _imported(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        top.error(
+            f"the image has no {command!r}: install {PROJECT} on another machine and run it there"
+        )
     try:
         code: int = module.run(chosen)
     except DriverError as error:

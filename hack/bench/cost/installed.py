@@ -19,7 +19,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 LOCKED = Path("requirements") / "runtime.txt"
 # A fixed threshold gives large blocks back to the system at once. Python's table of interned strings, a megabyte, is made
 # anew now and then, since pathlib puts every file's name into it; left alone, each thread keeps the space of one.
-OF_THE_IMAGE = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+# One heap serves all threads: each further one would keep what its thread once needed, and Python lets only one thread work.
+OF_THE_IMAGE = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "1"}
 
 
 @cache

@@ -171,6 +171,9 @@ class BenchNode:
             "cdi-dir": self.memory / "cdi",
             "nfd-features-dir": self.root / "features.d",
             "http-address": "127.0.0.1:0",
+            # Nobody registers this driver. Without the flag it would offer the devices as a device plugin after 30 seconds, and
+            # load what it needs for that.
+            "path": "dra",
         }
         return [f"--{name}={value}" for name, value in flags.items()]
 

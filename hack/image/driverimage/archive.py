@@ -22,6 +22,8 @@ ENVIRONMENT = (
     "LANG=C.UTF-8",
     # Without a fixed threshold the C library keeps megabytes for each thread that once needed them.
     "MALLOC_MMAP_THRESHOLD_=131072",
+    # All threads share one heap: Python lets only one of them work at a time, and a heap of its own keeps what a thread once needed.
+    "MALLOC_ARENA_MAX=1",
 )
 
 

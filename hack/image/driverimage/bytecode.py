@@ -72,8 +72,10 @@ def on_disk(files: Tree) -> Iterator[Path]:
 def compiled(python: Python, files: Tree, *, keep_sources: bool) -> Tree:
     """The tree with bytecode for each module, beside its source or instead of it.
 
-    Bytecode without a source lies where the source was; beside one, in __pycache__.
+    Bytecode without a source lies where the source was, and knows no columns: a traceback has no line to mark them in. Bytecode
+    beside a source lies in __pycache__.
     """
+    flags = () if keep_sources else ("-X", "no_debug_ranges")
     modules: Tree = {
         path: entry
         for path, entry in files.items()
@@ -83,7 +85,7 @@ def compiled(python: Python, files: Tree, *, keep_sources: bool) -> Tree:
     with on_disk(modules) as sources, tempfile.TemporaryDirectory() as made:
         wanted = [(path, Path(made, str(number))) for number, path in enumerate(sorted(modules))]
         lines = [f"{sources / path}\t{place}\t/{path}\n" for path, place in wanted]
-        python.run("-c", COMPILE, text="".join(lines))
+        python.run(*flags, "-c", COMPILE, text="".join(lines))
         for path, place in wanted:
             folder, _, name = path.removesuffix(".py").rpartition("/")
             target = (

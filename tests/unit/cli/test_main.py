@@ -71,6 +71,23 @@ def test_wrong_usage_shows_the_usage_of_the_command_and_what_was_meant(
     assert said in captured.err
 
 
+def test_a_command_that_is_left_out_of_the_image_says_so(capsys, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "dra_driver.cli.demo", None)
+    with pytest.raises(SystemExit) as left:
+        main(["demo"])
+    assert left.value.code == 64
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "dra-driver: error: the image has no 'demo': install dra-driver on another machine and run it there"
+    )
+
+
+def test_a_library_that_is_missing_is_not_taken_for_a_command(monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, "dra_driver.cli.demo", raising=False)
+    monkeypatch.setitem(sys.modules, "dra_driver.cli.demo_story", None)
+    with pytest.raises(ModuleNotFoundError, match=r"dra_driver\.cli\.demo_story"):
+        main(["demo"])
+
+
 def test_an_error_is_one_line_and_exit_code_1(capsys, tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     assert main(["devices", "--config", str(missing)]) == 1
