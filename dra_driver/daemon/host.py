@@ -51,6 +51,7 @@ RUNTIME_SOCKETS = (
 RUNTIME_FILES = (
     "/etc/containerd/config.toml",
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
     "/etc/k0s/containerd.toml",
     "/var/snap/microk8s/current/args/containerd.toml",
     "/etc/crio/crio.conf",

@@ -196,6 +196,15 @@ def test_a_kubelet_without_a_configuration_file_sets_no_gates(root: Path) -> Non
     assert Host(root).kubelet_gates() == {}
 
 
+@pytest.mark.parametrize("distribution", ["k3s", "rke2"])
+def test_the_configuration_that_a_distribution_writes_for_its_containerd_is_read(
+    root: Path, distribution: str
+) -> None:
+    path = f"/var/lib/rancher/{distribution}/agent/etc/containerd/config.toml"
+    put(root, path, "version = 3\n")
+    assert Host(root).runtime("/var/run/cdi").files == {path: "version = 3\n"}
+
+
 def test_the_configuration_of_runtimes_is_read_up_to_a_limit(root: Path) -> None:
     for number in range(100):
         put(root, f"/etc/crio/crio.conf.d/{number:03}.conf", "[crio]\n")
