@@ -28,6 +28,8 @@ YEARS = 3 * 365 * 86400.0
 # Where the wall clock is read, and what for.
 WALL_CLOCK = {
     "cli/follow.py": "when an answer of `explain --watch` came",
+    "cli/pending_events.py": "the time of an Event, and how long a pod has waited, beside the API server's times",
+    "kube/exec_login.py": "until when a token of a login program is good, which the program says as a time",
     "cli/overview.py": "ages and device-hours of claims, for people",
     "kube/cluster.py": "when a cluster was recorded",
     "kube/events.py": "the time of an Event",
