@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from dra_driver.testing.fake_api import FakeApi
 from dra_driver.testing.stage import Stage
@@ -34,6 +35,13 @@ def pytest_configure() -> None:
 def pytest_unconfigure() -> None:
     """Nothing that tests started outlives them."""
     starting.close()
+
+
+@pytest.fixture(autouse=True)
+def the_form_of_log_lines_is_left_as_found() -> Iterator[None]:
+    """The daemon sets it for its process."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

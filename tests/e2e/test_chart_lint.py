@@ -127,7 +127,14 @@ def test_a_network_policy_is_made_by_value_and_lets_in_the_node_and_whom_it_name
         (policy,) = of_kind(objects, "NetworkPolicy")
         spec = policy["spec"]
         assert spec["policyTypes"] == ["Ingress"]
-        assert spec["podSelector"] == daemonset(objects)["spec"]["selector"]
+        labels = daemonset(objects)["spec"]["selector"]["matchLabels"]
+        component = "app.kubernetes.io/component"
+        assert spec["podSelector"] == {
+            "matchLabels": {name: labels[name] for name in labels if name != component},
+            "matchExpressions": [
+                {"key": component, "operator": "In", "values": ["driver", "pending-events"]}
+            ],
+        }
         ports = [{"port": "http", "protocol": "TCP"}]
         assert spec["ingress"] == ([{"from": peers, "ports": ports}] if metrics_from else [])
 
