@@ -37,11 +37,6 @@ class DeviceKind:
     others: tuple[Verdict, ...]
     devices: list[SliceDevice] = field(default_factory=list)
 
-    @property
-    def reasons(self) -> tuple[Verdict, ...]:
-        """All reasons against the devices, false selectors first; () if there is none."""
-        return (*self.judgement.verdicts, *self.others)
-
 
 class RequestExplained:
     """One request and every device of the cluster.

@@ -407,6 +407,7 @@ CLEAN = (
     pod("resources: {limits: {example.com/thing: 1, nvidia.com/driver: 1}}"),
     claim("deviceClassName: gpu\ncapacity: {requests: {memory: 1Gi, other.example.com/x: 1}}"),
     "apiVersion: v1\nkind: List\nitems: []\n",
+    selector('semver(device.attributes["gpu.nvidia.com"].architecture).major() > 1', "'"),
 )
 
 
@@ -472,3 +473,9 @@ def test_configurations_of_nvidias_tools_are_read() -> None:
 def test_a_layout_has_its_mistakes() -> None:
     known = Known(read_layouts=lambda _content: ReadConfig((Mistake("mig-configs.all", "empty"),)))
     assert brief(_LAYOUT, known) == ["3 mig-layout: mig-configs.all: empty"]
+
+
+def test_an_amount_that_is_no_quantity_is_not_compared() -> None:
+    told = brief(pod("resources: {requests: {nvidia.com/gpu: many}, limits: {nvidia.com/gpu: 1}}"))
+    assert any("many" in one for one in told)
+    assert not any("more than" in one or "above" in one for one in told)

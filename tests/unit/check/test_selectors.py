@@ -304,6 +304,23 @@ def test_a_cluster_says_how_many_devices_a_node_has(
     assert told == expected
 
 
+def test_devices_with_the_same_values_are_counted_each() -> None:
+    assert CLUSTER.state
+    (published,) = CLUSTER.state.resource_slices
+    device = (published.spec.devices or [])[0]
+    same = [msgspec.structs.replace(device, name=f"gpu-{number}") for number in range(3)]
+    spec = msgspec.structs.replace(published.spec, devices=same)
+    slices = (msgspec.structs.replace(published, spec=spec),)
+    known = Known(state=msgspec.structs.replace(CLUSTER.state, resource_slices=slices))
+    class_text = (
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: mine}\nspec: {}\n"
+    )
+    assert "too-many-devices" not in rules(
+        claim("deviceClassName: mine\ncount: 3") + class_text, known
+    )
+    assert "too-many-devices" in rules(claim("deviceClassName: mine\ncount: 4") + class_text, known)
+
+
 def test_shared_devices_may_be_given_out_any_number_of_times() -> None:
     assert CLUSTER.state
     (published,) = CLUSTER.state.resource_slices

@@ -4,6 +4,7 @@
 import pytest
 
 from dra_driver.model.plugin_resources import (
+    asked_in,
     is_device_label,
     is_device_resource,
     is_invented_resource,
@@ -55,3 +56,9 @@ def test_a_resource_is_one_thing(name: str, device: bool, invented: bool, meant:
 )
 def test_labels_about_devices_are_known(key: str, known: bool) -> None:
     assert is_device_label(key) is known
+
+
+def test_what_is_nested_too_deeply_is_not_looked_at() -> None:
+    content = {"spec": [{"limits": {"nvidia.com/gpu": 1, "cpu": 1}}]}
+    assert list(asked_in(content)) == [("spec[0].limits", "nvidia.com/gpu")]
+    assert list(asked_in(content, levels=2)) == []
