@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
@@ -270,8 +270,12 @@ class Stage:
         self.kubelet.reboot()
 
     def cdi_files(self) -> dict[str, str]:
-        """Return all files in the CDI directory, including hidden files."""
-        return {path.name: path.read_text() for path in sorted(self.cdi_dir.iterdir())}
+        """Return all files in the CDI directory, including hidden files. One that goes meanwhile is gone."""
+        texts: dict[str, str] = {}
+        for path in sorted(self.cdi_dir.iterdir()):
+            with suppress(FileNotFoundError):
+                texts[path.name] = path.read_text()
+        return texts
 
     def rows(self) -> dict[str, tuple[str, str]]:
         """Return phase and boot ID by claim UID, from the state file."""

@@ -141,12 +141,12 @@ def test_an_ill_device_is_a_taint_an_event_and_a_metric_and_so_is_its_recovery(
     ill = ("DeviceUnhealthy", "device gpu-1 is unhealthy: fell off the bus")
     wait_for(lambda: ill in events(), "the Event")
     wait_for(lambda: taints() == ["unhealthy"], "the taint")
-    assert healthy() == "0.0"
+    wait_for(lambda: healthy() == "0.0", "the metric")
     faults.write_text("devices: {}\n")
     well = ("DeviceRecovered", "device gpu-1 is healthy again")
     wait_for(lambda: well in events(), "the Event")
     wait_for(lambda: not taints(), "the slice without a taint")
-    assert healthy() == "1.0"
+    wait_for(lambda: healthy() == "1.0", "the metric, which is made once a second")
 
 
 def test_a_device_that_nothing_checks_is_unknown_with_a_message(node: Stage) -> None:
@@ -401,8 +401,8 @@ def test_probes_and_metrics_answer_on_one_port(node: Stage) -> None:
     wait_for(lambda: get("/livez") == (200, "ok\n"), "liveness")
     wait_for(lambda: "publish_failed" in node.log(), "the refused slice")
     assert "slices of this node have not been written" in get("/readyz")[1]
-    text = get("/metrics")[1]
-    assert "dra_driver_publish_failures_total 1.0" in text
+    counted = "dra_driver_publish_failures_total 1.0"
+    wait_for(lambda: counted in get("/metrics")[1], "the metric")
     assert get("/other")[0] == 404
 
 
