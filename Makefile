@@ -38,7 +38,7 @@ test: setup ## all tests that need no cluster; branch coverage of the rooms that
 quick: setup ## format, lint, types and the tests of what was changed, in seconds
 	@$(BIN)/python hack/quick
 
-coverage: setup ## all tests with branch coverage of everything, each driver the installed program
+coverage: setup ## all tests with branch coverage of everything
 	$(BIN)/python hack/test --coverage
 
 demo: setup ## the story that docs/try-it.md shows

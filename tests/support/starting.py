@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start a module of this project as a process: as the program itself, or forked from a process that has imported it.
 
-A fork proves the same at a quarter of the cost: it is a process of its own with the same arguments, signals, exit codes and
-files. `DRA_TESTS_START=program` starts every one as the program itself, which is what `make coverage` does.
+A fork proves the same at a quarter of the cost, with coverage at a fifth: it is a process of its own with the same arguments, signals, exit codes and
+files. `DRA_TESTS_START=program` starts every one as the program itself. coverage begins anew in each fork (`patch` in pyproject.toml).
 """
 
 import json
