@@ -89,11 +89,11 @@ lock: setup ## requirements/*.txt anew, every wheel by hash
 build: setup ## wheel and source distribution
 	$(BIN)/python -m hack.release build
 
-release: setup ## everything that a release consists of, into dist/
-	$(BIN)/python -m hack.release make
+release: setup ## everything that a release consists of, into dist/; IMAGE=REGISTRY/NAME
+	$(BIN)/python -m hack.release make $(if $(IMAGE),--image '$(IMAGE)')
 
 release-check: setup ## the same twice, compared byte for byte
-	$(BIN)/python -m hack.release check
+	$(BIN)/python -m hack.release check $(if $(IMAGE),--image '$(IMAGE)')
 
 clean: ## remove what the verbs made
 	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

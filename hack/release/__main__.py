@@ -23,31 +23,41 @@ def build(target: Path) -> None:
         print(f"{kind}: {file}, {file.stat().st_size / 1e6:.1f} MB")
 
 
-def make(target: Path) -> None:
-    """Everything of a release, and the hashes of it."""
+def make(target: Path, repository: str = "") -> None:
+    """Everything of a release, and the hashes of the files that its page has.
+
+    `repository` is where the image will be pushed. The chart names the image there by its digest, so it comes after the image, and the
+    hashes come last. Without a repository the chart names no image, and is not for publication.
+    """
     number, date = version.current(ROOT), distributions.date()
     section = changelog.of_version((ROOT / version.CHANGELOG).read_text(), number)
+    if repository:
+        chart.require_repository(repository)
     build(target)
-    packed = chart.package(ROOT, target, number, date=date)
-    plugin = krew.write(ROOT, target, number, date=date)
     digest = image.write(target, number)
-    files = sorted(path for path in target.rglob("*") if path.is_file())
-    lines = [f"{_sha256(file)}  {file.relative_to(target).as_posix()}\n" for file in files]
-    (target / SUMS).write_text("".join(lines))
-    print(f"chart: {packed}\nkubectl dra: {plugin}, {plugin.stat().st_size / 1e6:.1f} MB")
-    print(f"image: {target / image.LAYOUT}, {digest}\n{target / SUMS}: {len(files)} files")
+    named = f"{repository}@{digest}" if repository else ""
+    packed = chart.package(ROOT, target, number, date=date, image=named)
+    plugin = krew.write(ROOT, target, number, date=date)
+    sums = {name: digest for name, digest in hashes(target).items() if "/" not in name}
+    (target / SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+    print(f"image: {target / image.LAYOUT}, {digest}")
+    print(f"chart: {packed}, with {f'the image {named}' if named else 'no image'}")
+    print(f"kubectl dra: {plugin}, {plugin.stat().st_size / 1e6:.1f} MB")
+    print(f"{target / SUMS}: {len(sums)} files")
+    if not repository:
+        print("these files are a draft: a chart that is published names its image, IMAGE=REGISTRY/NAME")  # fmt: skip
     if section.date == changelog.NOT_RELEASED:
         print(f"CHANGELOG.md says that {number} is {section.date}: these files are a draft")
 
 
-def check(target: Path) -> None:
+def check(target: Path, repository: str = "") -> None:
     """Make it twice, and compare. Raises ReleaseError with the files that differ."""
-    make(target)
+    make(target, repository)
     with tempfile.TemporaryDirectory() as temporary:
-        make(Path(temporary))
-        first, second = (set((folder / SUMS).read_text().splitlines()) for folder in (target, Path(temporary)))  # fmt: skip
+        make(Path(temporary), repository)
+        first, second = (set(hashes(folder).items()) for folder in (target, Path(temporary)))
     if first != second:
-        names = sorted({line.split("  ")[1] for line in first ^ second})
+        names = sorted({name for name, _ in first ^ second})
         raise ReleaseError(f"two builds of one commit differ in {', '.join(names)}")
     print("the second build has the same bytes")
 
@@ -64,49 +74,51 @@ def require(tag: str) -> None:
         )
 
 
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file below a folder, by its path there."""
+    return {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
 
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.release", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("build", help="wheel and source distribution, into dist/")
     for verb, what in (
-        ("build", "wheel and source distribution"),
         ("make", "everything of a release"),
         ("check", "everything twice, compared byte for byte"),
     ):
-        verbs.add_parser(verb, help=f"{what}, into dist/")
+        whole = verbs.add_parser(verb, help=f"{what}, into dist/")
+        whole.add_argument("--image", default="", metavar="REGISTRY/NAME", help="where the image will be pushed: the chart names it there, by digest")  # fmt: skip
     new = verbs.add_parser("version", help="write a version, and its day")
     new.add_argument("version")
     new.add_argument("--date", default=changelog.NOT_RELEASED, help="the day, as 2026-01-31")
     verbs.add_parser("freeze", help="keep chart and wheel for the tests of updates")
     tagged = verbs.add_parser("tag", help="say whether a tag may be released")
     tagged.add_argument("tag")
-    packed = verbs.add_parser("chart", help="the chart alone, with an image by digest")
-    packed.add_argument("--image", required=True, metavar="REGISTRY/NAME@sha256:…")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do one verb; answers the exit code."""
     chosen = _arguments().parse_args(arguments)
-    verbs = {"build": build, "make": make, "check": check}
     try:
-        if chosen.verb in verbs:
+        if chosen.verb in ("build", "make", "check"):
             shutil.rmtree(DIST, ignore_errors=True)
             DIST.mkdir()
-            verbs[chosen.verb](DIST)
+            if chosen.verb == "build":
+                build(DIST)
+            else:
+                {"make": make, "check": check}[chosen.verb](DIST, chosen.image)
         elif chosen.verb == "version":
             version.write(ROOT, chosen.version, chosen.date)
         elif chosen.verb == "tag":
             require(chosen.tag)
-        elif chosen.verb == "freeze":
-            print(f"kept in {frozen.freeze(ROOT)}")
         else:
-            DIST.mkdir(exist_ok=True)
-            number, date = version.current(ROOT), distributions.date()
-            print(chart.package(ROOT, DIST, number, date=date, image=chosen.image))
+            print(f"kept in {frozen.freeze(ROOT)}")
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1

@@ -15,7 +15,8 @@ from hack.release.names import CHARTS, REPOSITORY
 
 FOLDER = "helm/dra-driver"
 LICENSE = "LICENSE"
-BY_DIGEST = re.compile(r"(?P<repository>[\w.:/-]+)@(?P<digest>sha256:[0-9a-f]{64})")
+REPOSITORY_OF_IMAGE = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)+")
+BY_DIGEST = re.compile(r"(?P<repository>[^@]+)@(?P<digest>sha256:[0-9a-f]{64})")
 
 
 def contents(root: Path) -> dict[str, Content]:
@@ -47,13 +48,24 @@ def _replaced(text: str, pattern: str, by: str) -> str:
     return changed
 
 
+def require_repository(name: str) -> None:
+    """Raise ReleaseError unless this is the name of an image with its registry, without tag and digest."""
+    registry = name.partition("/")[0]
+    if REPOSITORY_OF_IMAGE.fullmatch(name) is None or not {".", ":"} & set(registry):
+        raise ReleaseError(
+            f"the image is {name!r}: name where it will be pushed, by registry and without tag and digest, as in "
+            "registry.example.com/dra-driver/dra-driver"
+        )
+
+
 def with_image(files: dict[str, Content], image: str) -> dict[str, Content]:
     """The chart with an image as its default, and as Artifact Hub shows it. Raises ReleaseError if the image has no digest."""
     given = BY_DIGEST.fullmatch(image)
-    if given is None or "." not in given["repository"].partition("/")[0]:
+    if given is None:
         raise ReleaseError(
             f"the image is {image!r}: name it by registry and digest, registry.example.com/dra-driver@sha256:…"
         )
+    require_repository(given["repository"])
     values = files["values.yaml"].data.decode()
     values = _replaced(values, r"^  repository: .*$", f"  repository: {given['repository']}")
     values = _replaced(values, r'^  digest: ""$', f"  digest: {given['digest']}")

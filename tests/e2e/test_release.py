@@ -6,11 +6,12 @@ No cluster is needed for this. Helm, krew, crane and the registry are built from
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from packaging.utils import canonicalize_name
 
 from dra_driver import IMAGE, PACKAGE, __version__
 from dra_driver.testing.fake_api import FakeApi
+from hack.release import __main__ as release
 from hack.release import chart, distributions, image, krew, registry, tools
 from hack.testbed.onenode import helm
 from hack.testbed.onenode.products import build_commands, product
@@ -42,13 +44,24 @@ WHERE = ("--namespace", "dra", "--api-versions", "resource.k8s.io/v1/ResourceSli
 
 
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dist")
+def host() -> Iterator[str]:
+    """A registry on this machine."""
+    with registry.serving() as name:
+        yield name
 
 
-def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def dist(host: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All files of a release whose image goes to this registry."""
+    folder = tmp_path_factory.mktemp("dist")
+    release.make(folder, f"{host}/{IMAGE}")
+    return folder
+
+
+def run(*command: object, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
     ended = subprocess.run(
         [str(word) for word in command],
+        cwd=cwd,
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
@@ -62,8 +75,9 @@ def run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def packed(dist: Path) -> Path:
-    return chart.package(ROOT, dist, __version__, date=distributions.date())
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart without an image, as the folder has it."""
+    return chart.package(ROOT, tmp_path_factory.mktemp("chart"), __version__, date=distributions.date())  # fmt: skip
 
 
 def test_helm_renders_the_packed_chart_as_it_renders_the_folder(
@@ -98,38 +112,45 @@ def test_the_packed_chart_has_the_files_that_helm_would_pack(packed: Path, tmp_p
     assert files(tmp_path / packed.name) <= files(packed)
 
 
-def test_the_chart_can_be_pushed_and_is_installed_from_a_registry(
-    packed: Path, tmp_path: Path
+# The files that are published
+
+
+def test_what_is_published_is_one_image_and_one_chart_that_names_it(
+    dist: Path, host: str, tmp_path: Path
 ) -> None:
-    with registry.serving() as host:
-        where = f"oci://{host}/charts"
-        pushed = helm.helm("push", str(packed), where, "--plain-http", home=tmp_path)
-        assert pushed.returncode == 0, pushed.stderr
-        named = (f"{where}/dra-driver", "--version", __version__, "--plain-http")
-        pulled = helm.helm("pull", *named, "--destination", str(tmp_path), home=tmp_path)
-        assert pulled.returncode == 0, pulled.stderr
-        shown = helm.helm("template", "dra-driver", *named, *WHERE, home=tmp_path)
+    """By the steps of RELEASE.md: the image first, then the chart."""
+    summed = run("sha256sum", "--check", "--strict", release.SUMS, cwd=dist).stdout
+    assert {line.partition(": ")[0] for line in summed.splitlines()} == {
+        path.name for path in dist.iterdir() if path.is_file() and path.name != release.SUMS
+    }
+    name = f"{host}/{IMAGE}:{__version__}"
+    image_there = run(registry.crane(), "push", "--insecure", dist / image.LAYOUT, name).stdout.strip()  # fmt: skip
+    run(registry.crane(), "validate", "--insecure", "--remote", name)
+
+    (packed,) = dist.glob("*.tgz")
+    where = f"oci://{host}/charts"
+    pushed = helm.helm("push", str(packed), where, "--plain-http", home=tmp_path)
+    assert pushed.returncode == 0, pushed.stderr
+    named = (f"{where}/dra-driver", "--version", __version__, "--plain-http")
+    pulled = helm.helm("pull", *named, "--destination", str(tmp_path), home=tmp_path)
+    assert pulled.returncode == 0, pulled.stderr
     assert (tmp_path / packed.name).read_bytes() == packed.read_bytes()
-    local = helm.helm("template", "dra-driver", str(packed), *WHERE, home=tmp_path)
-    assert (shown.returncode, shown.stdout) == (0, local.stdout)
+    shown = helm.helm("template", "dra-driver", *named, *WHERE, home=tmp_path)
+    assert set(re.findall(r"image: \"?([^\s\"]+)", shown.stdout)) == {image_there}
 
 
-# The image
-
-
-def test_the_image_has_its_printed_digest_in_a_registry(dist: Path) -> None:
-    digest = image.write(dist, __version__)
-    again = image.write(dist, __version__)
-    with registry.serving() as host:
-        name = f"{host}/{IMAGE}:{__version__}"
-        pushed = run(registry.crane(), "push", "--insecure", dist / image.LAYOUT, name).stdout
-        config = json.loads(run(registry.crane(), "config", "--insecure", name).stdout)
-        run(registry.crane(), "validate", "--insecure", "--remote", name)
-    assert again == digest
-    assert pushed.strip() == f"{host}/{IMAGE}@{digest}"
+def test_the_image_is_the_same_each_time_as_layout_and_as_archive(
+    dist: Path, tmp_path: Path
+) -> None:
+    digest = image.write(tmp_path, __version__)
+    (layout,) = json.loads((dist / image.LAYOUT / "index.json").read_text())["manifests"]
+    assert layout["digest"] == digest
+    blob = dist / image.LAYOUT / "blobs" / digest.replace(":", "/")
+    config = json.loads(blob.read_text())["config"]["digest"]
     with tarfile.open(dist / image.ARCHIVE) as archive:
         (listed,) = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type] # a file
-        assert json.load(archive.extractfile(listed["Config"])) == config  # type: ignore[arg-type] # a file
+        packed = archive.extractfile(listed["Config"]).read()  # type: ignore[union-attr] # a file
+    assert packed == (dist / image.LAYOUT / "blobs" / config.replace(":", "/")).read_bytes()
 
 
 # kubectl dra
@@ -137,27 +158,29 @@ def test_the_image_has_its_printed_digest_in_a_registry(dist: Path) -> None:
 
 @pytest.fixture(scope="module")
 def plugin(dist: Path) -> Path:
-    return krew.write(ROOT, dist, __version__, date=distributions.date())
+    return dist / f"{krew.PROGRAM}-{__version__}.tar.gz"
 
 
 @pytest.fixture(scope="module")
-def record(dist: Path) -> Path:
-    path = dist / "record.json"
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("record") / "record.json"
     write_record(path)
     return path
 
 
 @pytest.fixture(scope="module")
-def bare(plugin: Path, dist: Path) -> Callable[..., tuple[int, str, str]]:
+def bare(
+    plugin: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[int, str, str]]:
     """Runs the unpacked archive with a Python that sees no installed package, in an empty environment."""
-    folder = dist / "unpacked"
+    folder = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(plugin) as opened:
         opened.extractall(folder, filter="data")
     python = Path(sys.executable).resolve()
 
     def run_(*words: object) -> tuple[int, str, str]:
         command = [python, "-I", "-S", folder / krew.PROGRAM, *map(str, words)]
-        surroundings = {"PATH": "/usr/bin:/bin", "HOME": str(dist), "COLUMNS": "200"}
+        surroundings = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "COLUMNS": "200"}
         ended = subprocess.run(
             command, env=surroundings, capture_output=True, text=True, check=False
         )
@@ -284,8 +307,8 @@ def wheel_folder() -> Path:
     return cache.kept(cache.key([*map(str.encode, wanted), sys.version.encode()]), fetch)
 
 
-def test_pipx_installs_the_wheel_and_its_extra(tmp_path: Path, record: Path) -> None:
-    wheel = distributions.build(tmp_path / "dist")["wheel"]
+def test_pipx_installs_the_wheel_and_its_extra(tmp_path: Path, dist: Path, record: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
     homes = {
         name: str(tmp_path / name.lower())
         for name in ("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR", "PIPX_COMPLETION_DIR")

@@ -4,10 +4,12 @@
 What needs helm, krew or Debian's packages is in tests/e2e/test_release.py.
 """
 
+import hashlib
 import io
 import json
 import re
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -16,11 +18,13 @@ import yaml
 from driverimage import image, wheels
 
 from dra_driver import __version__
+from hack.release import __main__ as release
 from hack.release import changelog, chart, frozen, names, version
 from hack.release.errors import ReleaseError
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE = "registry.example.com/dra-driver@sha256:" + "a" * 64
+DIGEST = "sha256:" + "a" * 64
+IMAGE = f"registry.example.com/dra-driver@{DIGEST}"
 LOG = "# Changelog\n\n## 0.2.0 - not released\n\n- new\n\n## 0.1.0 - 2026-12-01\n\n### New\n\n- first\n"
 
 
@@ -154,12 +158,15 @@ def test_the_image_comes_into_the_chart_by_digest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "image",
-    ["dra-driver/dra-driver:0.1.0", IMAGE[:-1], IMAGE.removeprefix("registry.example.com/")],
+    [
+        *("dra-driver/dra-driver:0.1.0", IMAGE[:-1], IMAGE.removeprefix("registry.example.com/")),
+        IMAGE.replace("@", ":0.1.0@"),
+    ],
 )
 def test_an_image_without_registry_or_digest_comes_into_no_chart(
     image: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ReleaseError, match="by registry and digest"):
+    with pytest.raises(ReleaseError, match="by registry and"):
         chart.package(ROOT, tmp_path, __version__, date=0, image=image)
 
 
@@ -203,6 +210,85 @@ def test_an_archive_says_nothing_of_the_machine(tmp_path: Path) -> None:
     assert facts == {(0, 0, "", 1700000000, 0o644)}
 
 
+# All files together. tests/e2e/test_release.py makes them really
+
+
+@pytest.fixture
+def quick_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts that take long are a few bytes."""
+
+    def an_image(target: Path, _number: str) -> str:
+        (target / "image").mkdir()
+        (target / "image" / "index.json").write_text("layout")
+        (target / "dra-driver.tar").write_text("archive")
+        return DIGEST
+
+    def a_plugin(_root: Path, target: Path, *_: object, **__: object) -> Path:
+        file = target / "kubectl-dra.tar.gz"
+        file.write_text("plugin")
+        return file
+
+    monkeypatch.setattr(release.image, "write", an_image)
+    monkeypatch.setattr(release.krew, "write", a_plugin)
+    monkeypatch.setattr(release, "build", lambda target: (target / "one.whl").write_text("wheel"))
+
+
+@pytest.mark.usefixtures("quick_parts")
+def test_the_one_chart_names_the_image_that_was_built_and_the_hashes_are_of_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release.make(tmp_path, "registry.example.com/team/driver")
+    (packed,) = tmp_path.glob("*.tgz")
+    image = yaml.safe_load(unpacked(packed)["dra-driver/values.yaml"])["image"]
+    assert (image["repository"], image["digest"]) == ("registry.example.com/team/driver", DIGEST)
+    sums = dict(line.split("  ")[::-1] for line in (tmp_path / "SHA256SUMS").read_text().splitlines())  # fmt: skip
+    assert set(sums) == {"one.whl", "dra-driver.tar", "kubectl-dra.tar.gz", packed.name}
+    assert sums[packed.name] == hashlib.sha256(packed.read_bytes()).hexdigest()
+    assert "these files are a draft: a chart" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("quick_parts")
+def test_files_without_a_place_for_the_image_are_a_draft_that_names_no_image(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release.make(tmp_path)
+    (packed,) = tmp_path.glob("*.tgz")
+    image = yaml.safe_load(unpacked(packed)["dra-driver/values.yaml"])["image"]
+    assert image["digest"] == ""
+    assert "these files are a draft: a chart that is published names its image" in (
+        capsys.readouterr().out
+    )
+
+
+@pytest.mark.usefixtures("quick_parts")
+@pytest.mark.parametrize("name", ["driver", "team/driver", "registry.example.com/team/driver:0.1.0", f"registry.example.com/driver@{DIGEST}"])  # fmt: skip
+def test_a_place_that_is_none_is_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ReleaseError, match="name where it will be pushed"):
+        release.make(tmp_path, name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("quick_parts")
+def test_two_builds_that_differ_are_told_with_the_file_also_inside_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, built = release.image.write, []
+
+    def another(target: Path, number: str) -> str:
+        digest = write(target, number)
+        built.append(target)
+        (target / "image" / "layer").write_text(str(len(built)))
+        return digest
+
+    same, other = tmp_path / "same", tmp_path / "other"
+    same.mkdir()
+    other.mkdir()
+    release.check(same)
+    monkeypatch.setattr(release.image, "write", another)
+    with pytest.raises(ReleaseError, match=r"differ in image/layer$"):
+        release.check(other)
+
+
 # What is kept for tests of updates
 
 
@@ -225,6 +311,19 @@ def test_what_is_kept_of_a_release_is_its_chart_and_what_its_image_is_built_from
     assert wheels.build_driver(source, tmp_path / "dist").name.startswith(
         f"dra_driver-{__version__}"
     )
+
+
+def test_what_is_kept_of_a_tagged_release_stays_as_it_is(tree: Path) -> None:
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.com")
+        subprocess.run(["git", *who, "-C", str(tree), *words], check=True)
+
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "Release")
+    git("tag", f"v{__version__}")
+    with pytest.raises(ReleaseError, match=rf"git has the tag v{re.escape(__version__)}: "):
+        frozen.freeze(tree)
+    assert not (tree / frozen.FOLDER).exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do the workflows run what the pages say, with no more rights than they need?"""
 
+import hashlib
 import os
 import re
 import subprocess
@@ -150,3 +151,127 @@ def test_the_go_programs_of_the_release_are_those_of_the_tests() -> None:
     text = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
     assert f"helm/v4/cmd/helm@v{helm.VERSION}" in text
     assert f"crane@v{registry.VERSION}" in text
+
+
+# The release
+
+PUBLISHED = ("dra_driver-0.1.0-py3-none-any.whl", "dra_driver-0.1.0.tar.gz", "dra-driver-0.1.0.tgz", "kubectl-dra-0.1.0.tar.gz", "dra.yaml", "dra-driver.tar", "dra-driver.cdx.json")  # fmt: skip
+PUSHED = "registry.example.com/team/driver"
+STAND_IN = """#!/bin/sh
+echo "${0##*/} $*" >> "$CALLS"
+case "$1" in
+push) [ "${0##*/}" = helm ] || echo "${3%:*}@$DIGEST_OF_CRANE" ;;
+digest) echo sha256:chart ;;
+esac
+"""
+
+
+def step_that_runs(job: str, words: str) -> str:
+    content = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())
+    (script,) = (one["run"] for one in content["jobs"][job]["steps"] if words in one.get("run", ""))
+    return str(script)
+
+
+@pytest.fixture
+def dist(tmp_path: Path) -> Path:
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    for name in PUBLISHED:
+        (folder / name).write_text(name)
+    sums = (f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in PUBLISHED)
+    (folder / "SHA256SUMS").write_text("".join(sums))
+    return folder
+
+
+def publish(script: str, dist: Path, **variables: str) -> tuple[int, list[str]]:
+    """Runs a step as its host would, with programs that only note how they were called; answers its code and the calls."""
+    programs, calls = dist.parent / "programs", dist.parent / "calls"
+    programs.mkdir()
+    calls.touch()
+    for name in ("crane", "cosign", "helm", "gh"):
+        (programs / name).write_text(STAND_IN)
+        (programs / name).chmod(0o755)
+    surroundings = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "CALLS": str(calls),
+        "GITHUB_REF_NAME": "v0.1.0",
+        "IMAGE": PUSHED,
+        "CHARTS": "registry.example.com/charts",
+        "DIGEST": "sha256:image",
+        "DIGEST_OF_CRANE": "sha256:image",
+        "REGISTRY_USER": "somebody",
+        "REGISTRY_PASSWORD": "secret",
+        **variables,
+    }
+    ended = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=dist.parent, env=surroundings, check=False
+    )
+    return ended.returncode, calls.read_text().splitlines()
+
+
+def test_one_image_and_one_chart_are_pushed_in_this_order_and_no_file_is_changed(
+    dist: Path,
+) -> None:
+    before = {path.name: path.read_bytes() for path in dist.iterdir()}
+    assert publish(step_that_runs("registry", "crane push"), dist) == (
+        0,
+        [
+            "crane auth login registry.example.com --username somebody --password-stdin",
+            f"crane push dist/image {PUSHED}:0.1.0",
+            f"cosign sign --yes {PUSHED}@sha256:image",
+            f"cosign attest --yes --type cyclonedx --predicate dist/dra-driver.cdx.json {PUSHED}@sha256:image",
+            "helm registry login registry.example.com --username somebody --password-stdin",
+            "helm push dist/dra-driver-0.1.0.tgz oci://registry.example.com/charts",
+            "crane digest registry.example.com/charts/dra-driver:0.1.0",
+            "cosign sign --yes registry.example.com/charts/dra-driver@sha256:chart",
+        ],
+    )
+    assert {path.name: path.read_bytes() for path in dist.iterdir()} == before
+
+
+def test_an_image_with_another_digest_is_not_signed_and_its_chart_not_pushed(dist: Path) -> None:
+    script = step_that_runs("registry", "crane push")
+    code, calls = publish(script, dist, DIGEST_OF_CRANE="sha256:other")
+    assert code != 0
+    assert calls[-1] == f"crane push dist/image {PUSHED}:0.1.0"
+
+
+@pytest.mark.parametrize(("job", "words"), [("registry", "crane push"), ("page", "gh release")])
+def test_a_file_that_is_not_of_the_sums_is_not_published(dist: Path, job: str, words: str) -> None:
+    (dist / "dra-driver-0.1.0.tgz").write_text("another chart")
+    code, calls = publish(step_that_runs(job, words), dist)
+    assert (code, calls) == (1, [])
+
+
+def test_the_page_has_the_files_of_the_sums_and_provenance_is_attested_for_each(
+    dist: Path,
+) -> None:
+    code, (call,) = publish(step_that_runs("page", "gh release"), dist)
+    assert code == 0
+    shown = {word.removeprefix("dist/") for word in call.split() if word.startswith("dist/")}
+    assert shown == {*PUBLISHED, "SHA256SUMS"}
+    release = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())
+    attest = release["jobs"]["provenance"]["steps"][-1]["with"]["subject-path"].split()
+    attested = {path.name for pattern in attest for path in dist.parent.glob(pattern)}
+    assert attested == shown
+
+
+def test_only_the_first_job_of_the_release_makes_files_and_it_knows_where_the_image_goes() -> None:
+    release = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yaml").read_text())
+    makes = {
+        name
+        for name, job in release["jobs"].items()
+        if re.search(r"hack[./]|\bmake\b", " ".join(one.get("run", "") for one in job["steps"]))
+    }
+    assert makes == {"build"}
+    script = step_that_runs("build", "release-check")
+    for image, code in ((PUSHED, 0), ("", 1)):
+        said = subprocess.run(
+            ["bash", "-e", "-c", script.replace("hack/release/in-debian", "echo")],
+            env={**os.environ, "BUILD_IMAGE": "debian", "IMAGE": image},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert bool(said.returncode) is bool(code)
+        assert said.stdout == ("" if code else f"debian make release-check IMAGE={PUSHED}\n")
