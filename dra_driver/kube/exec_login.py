@@ -9,7 +9,6 @@ Source: client.authentication.k8s.io/v1 and v1beta1; k8s.io/client-go plugin/pkg
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,13 +19,13 @@ from threading import Lock
 from typing import Any
 
 from dra_driver.errors import Temporary
+from dra_driver.kube import login_program
 from dra_driver.kube.failures import excerpt
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 INTERACTIVE_MODES = ("IfAvailable", "Never", "Always")
-ANSWER_SECONDS = 300.0
-"""A person may log in with a browser meanwhile."""
 EARLY_SECONDS = 60.0
+TRACEBACK = b"Traceback (most recent call last):"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +73,23 @@ class ExecLogin:
         variables = {"KUBERNETES_EXEC_INFO": json.dumps(asked)}
         program = self._program()
         try:
-            ended = subprocess.run(  # noqa: S603 - the program that the user's kubeconfig names, as kubectl runs it
+            ended = login_program.run(
                 [program, *plugin.arguments],
-                env={**os.environ, **plugin.environment, **variables},
-                stdin=None if person else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=None if person else subprocess.PIPE,
-                check=False,
-                timeout=ANSWER_SECONDS,
+                {**plugin.environment, **variables},
+                person=person,
             )
         except FileNotFoundError as error:
             raise self._missing() from error
-        except subprocess.TimeoutExpired as error:
-            raise self._failed(f"it did not end within {ANSWER_SECONDS:.0f} s") from error
+        except login_program.Stopped as stopped:
+            raise self._failed(
+                f"{stopped} and was stopped{_said(stopped.said)}; run it by hand and see what it waits for or prints"
+            ) from stopped
         except (OSError, ValueError) as error:
             raise self._failed(f"it cannot be started: {error}") from error
-        if ended.returncode != 0:
-            raise self._failed(
-                f"it ended with {ended.returncode}: {excerpt(ended.stderr or b'') or 'it said nothing'}"
-            )
-        return self._read(ended.stdout)
+        if ended.code != 0:
+            said = _said(ended.said) or ": it said nothing"
+            raise self._failed(f"it ended with {ended.code}{said}")
+        return self._read(ended.answer)
 
     def _program(self) -> str:
         """The program's file. A name is looked up in PATH, but not in the current folder: that may be somebody else's."""
@@ -120,15 +116,7 @@ class ExecLogin:
             document = json.loads(answer)
             version, status = document["apiVersion"], document["status"]
             token, ends = status.get("token", ""), status.get("expirationTimestamp")
-            until = datetime.fromisoformat(ends).timestamp() if ends else float("inf")
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise self._failed(
                 f"it printed no ExecCredential with a status ({type(error).__name__})"
             ) from error
@@ -145,7 +133,22 @@ class ExecLogin:
             raise self._failed(
                 "it printed no token (client certificates from programs are not supported); try kubectl proxy"
             )
-        return token, until
+        return token, self._end_of(ends)
+
+    def _end_of(self, written: object) -> float:
+        """In seconds since 1970. A time without its zone is refused, as kubectl does: it would be another time on each machine."""
+        if written is None:
+            return float("inf")
+        try:
+            time_of_end = datetime.fromisoformat(str(written))
+            if time_of_end.tzinfo is not None:
+                return time_of_end.timestamp()
+        except ValueError:
+            pass
+        raise self._failed(
+            "its status.expirationTimestamp is no time with a zone, such as 2026-01-31T12:00:00Z; update the program, or let it leave "
+            "this field out"
+        )
 
     def _failed(self, found: str) -> Temporary:
         plugin = self._plugin
@@ -153,3 +156,13 @@ class ExecLogin:
             f"kubeconfig {plugin.path}, context {plugin.context!r}: logging in with {plugin.command} failed: {found}; try "
             f"kubectl --kubeconfig {plugin.path} auth whoami"
         )
+
+
+def _said(stderr: bytes | None) -> str:
+    """What a message has of it. None means that a person has read it already, and a traceback says in its last line what is wrong."""
+    if stderr is None:
+        return ": see above what it said"
+    if TRACEBACK in stderr:
+        *_, last = stderr.strip().splitlines()
+        return f": it broke with {excerpt(last)}; install or update the program and the Python that it runs in"
+    return f": {text}" if (text := excerpt(stderr)) else ""

@@ -4,8 +4,10 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from dra_driver.errors import Fatal, Temporary
+from dra_driver.kube import login_program
 from dra_driver.kube.auth import connect
 from dra_driver.kube.connection import Credentials
 from dra_driver.kube.exec_login import VERSIONS, ExecLogin, ExecPlugin
@@ -37,6 +40,13 @@ else:
     version = what.get("apiVersion", json.loads(os.environ["KUBERNETES_EXEC_INFO"])["apiVersion"])
     print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
 """
+NO_TIME = "its status.expirationTimestamp is no time with a zone, such as 2026-01-31T12:00:00Z; update the program, or let it leave this field out"
+BROKEN = """
+Traceback (most recent call last):
+  File "/opt/lab/login", line 1, in <module>
+ModuleNotFoundError: No module named 'lab'
+"""
+MEANING = "it broke with ModuleNotFoundError: No module named 'lab'; install or update the program and the Python that it runs in"
 
 
 @pytest.fixture
@@ -170,10 +180,11 @@ def test_what_runs_on_a_node_starts_no_program(write: Write, tmp_path: Path) -> 
         ({"raw": "[]"}, "it printed no ExecCredential with a status (TypeError)"),
         ({"raw": "{}"}, "it printed no ExecCredential with a status (KeyError)"),
         ({"raw": "[" * 99_999}, "it printed no ExecCredential with a status (RecursionError)"),
-        (
-            {"status": {"expirationTimestamp": "soon"}},
-            "it printed no ExecCredential with a status (ValueError)",
+        *(
+            ({"status": {"expirationTimestamp": written}}, NO_TIME)
+            for written in ("soon", "", 1767226200, "2026-01-31T12:00:00")
         ),
+        ({"exit": BROKEN}, f"it ended with 1: {MEANING}"),
         (
             {"apiVersion": "v9"},
             f"it answered in apiVersion v9, and the kubeconfig wants {VERSIONS[0]}",
@@ -210,14 +221,77 @@ def test_a_missing_program_is_told_with_its_hint(write: Write) -> None:
         credentials(write(command="no-such-login")).headers()
 
 
-def test_a_program_that_cannot_be_started_or_does_not_end_is_temporary(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_cannot_be_started_is_temporary(write: Write) -> None:
     with pytest.raises(Temporary, match="it cannot be started: "):
         credentials(write(command="./answer.json")).headers()
-    monkeypatch.setattr("dra_driver.kube.exec_login.ANSWER_SECONDS", 0.01)
-    with pytest.raises(Temporary, match="it did not end within 0 s"):
-        credentials(write()).headers()
+
+
+def shell(path: Path, script: str) -> ExecPlugin:
+    """A login by a shell script, which is what people write by themselves."""
+    return ExecPlugin(path, "here", VERSIONS[0], "/bin/sh", ("-c", script))
+
+
+def refusal(plugin: ExecPlugin) -> str:
+    with pytest.raises(Temporary) as caught:
+        ExecLogin(plugin).headers()
+    text = str(caught.value)
+    assert text.startswith(
+        f"kubeconfig {plugin.path}, context 'here': logging in with /bin/sh failed: "
+    )
+    assert text.endswith(f"; try kubectl --kubeconfig {plugin.path} auth whoami")
+    return text.partition("failed: ")[2].rpartition("; try ")[0]
+
+
+def wait_until_dead(pid: int) -> None:
+    """A zombie is dead: whoever inherited it has only not asked yet."""
+    stat = Path(f"/proc/{pid}/stat")
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} lives on")
+
+
+def test_a_program_that_hangs_is_stopped_with_what_it_started_and_its_words_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login_program, "ANSWER_SECONDS", 3.0)
+    script = f"echo open https://lab/login >&2; sleep 600 & echo $! > {tmp_path}/child; wait"
+    assert refusal(shell(tmp_path, script)) == (
+        "it did not end within 3 s and was stopped: open https://lab/login; run it by hand and see what it waits for or prints"
+    )
+    wait_until_dead(int((tmp_path / "child").read_text()))
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_program_whose_output_does_not_end_is_stopped(tmp_path: Path, stream: int) -> None:
+    script = f"yes hunter2 >&{stream} & echo $! > {tmp_path}/child; wait"
+    assert refusal(shell(tmp_path, script)) == (
+        "it printed more than 4 MiB and was stopped; run it by hand and see what it waits for or prints"
+    )
+    wait_until_dead(int((tmp_path / "child").read_text()))
+
+
+def test_an_answer_counts_when_its_program_has_ended_though_a_helper_keeps_its_output_open(
+    tmp_path: Path,
+) -> None:
+    """As programs do that start an agent which keeps tokens."""
+    token = {"apiVersion": VERSIONS[0], "kind": "ExecCredential", "status": {"token": "t"}}
+    script = f"sleep 600 & echo $! > {tmp_path}/child; echo '{json.dumps(token)}'"
+    try:
+        assert ExecLogin(shell(tmp_path, script)).headers() == bearer("t")
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+def test_a_program_that_closes_its_output_and_stays_is_waited_for(tmp_path: Path) -> None:
+    token = {"apiVersion": VERSIONS[0], "kind": "ExecCredential", "status": {"token": "t"}}
+    script = f"echo '{json.dumps(token)}'; exec >&- 2>&-; sleep 0.3; exit 3"
+    assert refusal(shell(tmp_path, script)) == "it ended with 3: it said nothing"
 
 
 def test_a_program_that_must_ask_a_person_needs_a_terminal(write: Write, tmp_path: Path) -> None:
@@ -238,6 +312,8 @@ def test_a_program_that_must_ask_a_person_needs_a_terminal(write: Write, tmp_pat
     master, terminal = pty.openpty()
     try:
         assert "token-1" in said(terminal)
+        write({"exit": "no ticket"}, interactiveMode="Always")
+        assert "it ended with 1: see above what it said; try kubectl" in said(terminal)
     finally:
         os.close(master)
         os.close(terminal)
