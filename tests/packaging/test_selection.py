@@ -65,6 +65,7 @@ def recorded(folder: Path, kubernetes: str, *more: str) -> dict[str, Any]:
         "E2E_KUBERNETES": kubernetes,
         "E2E_RECORD": str(folder / "record"),
         "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # most of the time of such a run
     }
     plugins = (
         "-p",

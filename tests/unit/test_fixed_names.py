@@ -18,13 +18,21 @@ REASON_AT = {"NodeEvent": 1, "say": 1}
 NAMES_IN = {"DeviceTaint": "key", "Condition": "type"}
 """The keyword argument of a call that is one of these names."""
 
+TOLD_BY = (*FIXED, names.DOMAIN, *(f"{called}(" for called in (*REASON_AT, *NAMES_IN)))
+"""A module without any of these texts writes no name out: to parse all modules takes five seconds."""
+
+
+def worth_reading(text: str) -> bool:
+    return any(told in text for told in TOLD_BY)
+
 
 def modules() -> dict[str, ast.Module]:
-    return {
-        str(path.relative_to(ROOT)): ast.parse(path.read_text())
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text()
         for path in sorted((ROOT / "dra_driver").rglob("*.py"))
         if path.relative_to(ROOT) != HOME and "pb" not in path.parts
     }
+    return {path: ast.parse(text) for path, text in texts.items() if worth_reading(text)}
 
 
 def docstrings(tree: ast.Module) -> set[ast.expr]:
@@ -72,6 +80,7 @@ def test_no_other_module_writes_such_a_name_out():
     ],
 )
 def test_the_search_finds_each_kind_of_name(code: str):
+    assert worth_reading(code)
     assert list(written_out(ast.parse(code)))
 
 

@@ -366,9 +366,10 @@ def test_it_is_free_too_where_its_file_goes_only_after_the_start(
 
 
 def test_a_device_that_was_reserved_for_a_file_is_held_if_somebody_removes_the_file(
-    node: LocalNode,
+    new_node: NewNode,
 ) -> None:
     """In the same boot: its claim is gone too, so only the row knows the device, and containers may still use it."""
+    node = new_node(clock=ManualClock())
     (ref,) = node.add(TWO)
     node.prepare(ref)
     node.lose_state()

@@ -12,12 +12,15 @@ from typing import Any, cast
 
 import pytest
 
+from dra_driver.backends import simulated as simulated_module
+from dra_driver.backends import simulated_machine
 from dra_driver.backends.base import Backend, BackendContext, config_kinds_of
 from dra_driver.backends.partitions import MIG_80GB
 from dra_driver.backends.profiles import PROFILES, Group, Profile, Slot
 from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions
 from dra_driver.backends.simulated_config import GPU, LABEL, GpuConfig, GpuSharing, LabelConfig
 from dra_driver.model.cdi import ContainerEdits
+from dra_driver.model.health import Health
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
@@ -106,6 +109,20 @@ def let_vanish(folder: Path, device: str) -> None:
 def more_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, profile in MORE.items():
         monkeypatch.setitem(cast("dict[str, Profile]", PROFILES), name, profile)
+
+
+@pytest.fixture(autouse=True)
+def a_machine_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The contract starts each backend hundreds of times; most of that was the description of its machine, always the same."""
+    described: dict[tuple[int, str], Inventory] = {}
+
+    def once(profile: Profile, context: BackendContext, health: Health) -> Inventory:
+        key = (id(profile), context.node_name)
+        if key not in described:
+            described[key] = simulated_machine.machine_of(profile, context, health)
+        return described[key]
+
+    monkeypatch.setattr(simulated_module, "machine_of", once)
 
 
 def promises_of(*made: object, **more: Any) -> Callable[..., None]:
