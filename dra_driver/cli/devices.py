@@ -5,6 +5,7 @@ The command asks the kubelet on its pod-resources socket, if there is one. It ne
 """
 
 import argparse
+import socket
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -32,7 +33,11 @@ from dra_driver.planning.neighbours import Neighbour
 
 def run(chosen: argparse.Namespace) -> int:
     """Print one row for each device, or JSON. Returns the exit code."""
-    settings = settings_from(chosen, options_of=options_of)
+    settings = settings_from(chosen, named=False, options_of=options_of)
+    if not settings.node.name:
+        # On the node itself; most nodes are called as their host is. Nothing is published under this name.
+        chosen.node_name = socket.gethostname().lower()
+        settings = settings_from(chosen, options_of=options_of)
     found = inspect_node(settings)
     claims_of: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:

@@ -150,7 +150,7 @@ def unreachable(call: ApiCall, error: Exception, *, proxy: str, source: str) -> 
     elif isinstance(error, urllib3.exceptions.ReadTimeoutError):
         step = "the server took the request and was silent: look at its load, retried later"
     else:
-        step = f"check that the API server runs and that its address in {source} can be reached from this node"
+        step = f"check that the API server runs and that its address in {source} can be reached from this machine"
     return Temporary(f"{call}{through}: no answer: {_short(str(error))}; {step}")
 
 

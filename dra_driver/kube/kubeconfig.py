@@ -92,8 +92,10 @@ def _content(path: Path) -> object:
     try:
         return yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        # An OSError names the path once more.
+        found = (isinstance(error, OSError) and error.strerror) or str(error)
         raise Fatal(
-            f"cannot read kubeconfig {path}: {' '.join(str(error).split())}; give a file that kubectl --kubeconfig {path} can use"
+            f"cannot read kubeconfig {path}: {' '.join(found.split())}; give a file that kubectl --kubeconfig {path} can use"
         ) from error
 
 

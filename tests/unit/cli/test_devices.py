@@ -2,6 +2,7 @@
 """`dra-driver devices`: the table for people, the documents for machines."""
 
 import json
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -52,6 +53,16 @@ def test_the_table_has_a_row_for_each_device(
     assert head.split() == ["DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"]
     assert first.split()[:7] == ["gpu-0", "Intel", "Arc", "B580", "12216Mi", "Unknown", "-"]
     assert second.split()[6] == f"{a_ref('mine').namespace}/mine"
+
+
+def test_without_a_name_the_node_is_called_as_its_host_is(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    at = arguments.index("--node-name")
+    assert main([*arguments[:at], *arguments[at + 2 :], "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["node"], len(document["devices"])) == (socket.gethostname().lower(), 2)
 
 
 def test_a_look_makes_no_state_file(arguments: list[str], tmp_path: Path) -> None:

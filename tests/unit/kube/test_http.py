@@ -625,7 +625,7 @@ def test_an_unreachable_server_is_named_with_the_next_step(
     assert message.startswith(f"get group resource.k8s.io at {url}: no answer: ")
     assert "Connection refused" in message
     assert message.endswith(
-        "; check that the API server runs and that its address in /etc/kubeconfig can be reached from this node"
+        "; check that the API server runs and that its address in /etc/kubeconfig can be reached from this machine"
     )
 
 

@@ -211,8 +211,11 @@ def test_a_query_in_the_address_is_left_out_as_kubectl_does(write: Write) -> Non
 
 def test_a_file_that_is_not_there_is_fatal(tmp_path: Path) -> None:
     path = tmp_path / "nowhere"
-    with pytest.raises(Fatal, match=f"cannot read kubeconfig {path}: .*No such file"):
+    with pytest.raises(Fatal) as caught:
         read(path)
+    assert str(caught.value) == (
+        f"cannot read kubeconfig {path}: No such file or directory; give a file that kubectl --kubeconfig {path} can use"
+    )
 
 
 # Logging in
