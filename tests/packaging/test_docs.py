@@ -95,6 +95,13 @@ def test_commands_name_verbs_and_files_that_exist(path: Path) -> None:
         assert [word for word in named if not (ROOT / word).exists()] == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=page_id)
+def test_whoever_is_told_to_install_the_extra_is_told_what_for(path: Path) -> None:
+    """A login program needs nothing; people of managed clusters would install 126 MB for it."""
+    told = [text for text in path.read_text().split("\n\n") if "[cli]'" in text]
+    assert [text for text in told if "`auth-provider`" not in text] == []
+
+
 def test_the_picture_of_the_rooms_is_that_of_the_import_contracts() -> None:
     script = (sys.executable, ROOT / "hack" / "generate-rooms-picture", "--check")
     assert subprocess.run(script, check=False, timeout=HANGING_SECONDS).returncode == 0
