@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from dra_driver.cli.checks import Check, run_checks
-from dra_driver.cli.inputs import record, recorded_text
+from dra_driver.cli.inputs import recorded_text, state_in
 from dra_driver.doctor import cluster as rules
 from dra_driver.doctor.findings import Diagnosis, Finding, ordered, retold, unknown
 from dra_driver.doctor.texts import CHECKS
@@ -32,8 +32,10 @@ class _Bundle(msgspec.Struct, rename="camel"):
 
 def diagnosis_of(name: str, node: NodeName, driver: DriverName) -> Diagnosis:
     """Return what is wrong on a node of the recorded cluster; an empty name is the node of the bundle. Raises Permanent."""
-    state = record(name)
-    told = _told(name)
+    # Read once: the file may be a pipe, or another one a moment later.
+    content = recorded_text(name)
+    state = state_in(content, name)
+    told = _told(content, name)
     if told is not None and node in ("", told.node):
         node, driver = NodeName(told.node), DriverName(told.driver)
         known = tuple(retold(one) for one in told.findings if one.check in CHECKS)
@@ -51,10 +53,10 @@ def diagnosis_of(name: str, node: NodeName, driver: DriverName) -> Diagnosis:
     )
 
 
-def _told(name: str) -> Diagnosis | None:
-    """Return the findings of a bundle; None if the file is none. Raises Permanent if they cannot be read."""
+def _told(content: bytes, name: str) -> Diagnosis | None:
+    """Return the findings of a bundle; None if the content is none. Raises Permanent if they cannot be read."""
     try:
-        found = msgspec.json.decode(recorded_text(name), type=_Bundle)
+        found = msgspec.json.decode(content, type=_Bundle)
         if found.kind != NODE_BUNDLE_KIND:
             return None
         return msgspec.json.decode(found.diagnosis, type=Diagnosis)

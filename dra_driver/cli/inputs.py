@@ -85,7 +85,11 @@ class Kept:
 
 def record(name: str) -> ClusterState:
     """Read the cluster state from a file of `dra-driver record`. Raises Permanent if the file cannot be read."""
-    content = recorded_text(name)
+    return state_in(recorded_text(name), name)
+
+
+def state_in(content: bytes, name: str) -> ClusterState:
+    """Return the cluster state in the content of a record. Raises Permanent if it is none; `name` is for the message."""
     try:
         with more_memory(LEAST_FOR_A_RECORD + (RECORD_COSTS - 1) * len(content)):
             return decode(content, source=name)

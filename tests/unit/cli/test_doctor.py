@@ -2,6 +2,7 @@
 """`dra-driver doctor` on a host of real files and sockets, and at a fake API server."""
 
 import json
+import os
 import re
 import socket
 import tempfile
@@ -431,6 +432,27 @@ def test_a_record_is_asked_about_one_of_its_nodes(
     assert found["unknown", "rights"]["found"] == "a record has nothing of it"
     assert main(["doctor", "--from", str(root / "file.json")]) == 1
     assert "name the node with --node NODE; it has n" in capsys.readouterr().err
+
+
+def test_a_bundle_can_come_through_a_pipe(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in `--from <(kubectl exec … -- dra-driver doctor --bundle -)`: a pipe can be read only once."""
+    doctor("--bundle", str(root / "file.json"), "--node-name", "n")
+    capsys.readouterr()
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with open(writing, "wb") as pipe:  # noqa: PTH123  it is open already
+            pipe.write((root / "file.json").read_bytes())
+
+    writer = Thread(target=write)
+    writer.start()
+    code = main(["doctor", "--from", f"/dev/fd/{reading}", "-o", "json"])
+    writer.join()
+    os.close(reading)
+    assert code == 3
+    assert json.loads(capsys.readouterr().out)["node"] == "n"
 
 
 def test_a_bundle_without_a_cluster_has_what_was_found_on_the_node(
