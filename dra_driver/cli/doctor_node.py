@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from dra_driver.backends.nvidia.host import examine
-from dra_driver.cli.checks import Check
+from dra_driver.cli.checks import CHECK_SECONDS, Check
+from dra_driver.cli.limits import in_time
 from dra_driver.config.settings import Settings
 from dra_driver.daemon.dependencies import STATE_FILE, pod_cgroups
 from dra_driver.daemon.host import Host, claims_of, kubelet_of, own_resources
@@ -18,25 +19,57 @@ from dra_driver.doctor import kubelet as kubelet_rules
 from dra_driver.doctor import runtime
 from dra_driver.doctor.findings import Finding, unknown
 from dra_driver.doctor.other_vendors import VENDORS, judge_others
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.kubelet.pod_resources import allocatable
-from dra_driver.model.host import KubeletOnHost
-from dra_driver.model.state import Unknown
+from dra_driver.model.host import KubeletOnHost, PlaceKind
+from dra_driver.model.state import PreparedClaim, Unknown
 
 _IN_A_POD = "this process runs in a container and does not see the host's {path}"
 Look = Callable[[], Iterable[Finding]]
+Claims = tuple[PreparedClaim, ...] | str | Unknown
+
+
+def is_node(settings: Settings, root: Path) -> bool:
+    """Return whether the host has, or had, a kubelet or a driver; also if it cannot be seen."""
+    host = Host(root)
+    folders = (settings.kubelet.plugins_dir.parent, settings.kubelet.registry_dir)
+    places = (*folders, settings.state_dir)
+
+    def look() -> bool:
+        there = any(host.place(str(one)).kind is not PlaceKind.MISSING for one in places)
+        return there or host.runs_kubelet()
+
+    try:
+        return in_time(look, CHECK_SECONDS)
+    except (OSError, TimeoutError):
+        return True
 
 
 def node_checks(
-    settings: Settings, root: Path, *, host_is_seen: bool, runtime_version: Callable[[], str]
+    settings: Settings,
+    root: Path,
+    *,
+    is_node: bool,
+    host_is_seen: bool,
+    runtime_version: Callable[[], str],
 ) -> Iterator[Check]:
-    """Yield the checks. Without `host_is_seen` this is a container that sees only what is mounted. `runtime_version` asks the API server; "" if unknown."""
+    """Yield the checks; without `is_node` only those of the hardware. Without `host_is_seen` this is a container that sees only what is mounted.
+
+    `runtime_version` asks the API server; "" if unknown.
+    """
     host = Host(root)
     here = host.settings(settings)
 
     def of_host(name: str, path: str, look: Look) -> Check:
-        # In a container /etc, /proc and /run are those of the image.
-        hidden = lambda: [unknown(name, path, _IN_A_POD.format(path=path))]  # noqa: E731
-        return Check(name, path, look if host_is_seen else hidden)
+        def seen() -> Iterable[Finding]:
+            if not host_is_seen:
+                # In a container /etc, /proc and /run are those of the image.
+                return [unknown(name, path, _IN_A_POD.format(path=path))]
+            if host.is_closed(path):
+                return [unknown(name, path, f"this user may not look into {path}")]
+            return look()
+
+        return Check(name, path, seen)
 
     driver_root = next(
         (
@@ -53,6 +86,9 @@ def node_checks(
     yield of_host(
         "other-accelerators", "/sys", lambda: judge_others(tuple(accelerators(root, VENDORS)))
     )
+    if not is_node:
+        yield Check("kubelet", "this machine", kubelet_rules.judge_no_node)
+        return
     yield of_host(
         "container-runtime",
         "/etc",
@@ -78,33 +114,54 @@ def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[
     def kubelet_look() -> Iterable[Finding]:
         folders = (kubelet.plugins_dir, kubelet.registry_dir)
         places = tuple(host.place(str(path)) for path in folders)
-        return kubelet_rules.judge_kubelet(ask(), places, host.kubelet_gates())
+        return kubelet_rules.judge_kubelet(ask(), places, host.kubelet())
 
-    yield Check("kubelet", socket, kubelet_look)
-    yield Check(
+    def cgroups_look() -> Iterable[Finding]:
+        root = str(settings.cgroup_root)
+        if host.is_closed(root):
+            return [unknown("cgroups", root, f"this user may not look into {root}")]
+        return kubelet_rules.judge_cgroups(root, host.shown(pod_cgroups(here).blind()))
+
+    def claims() -> Claims:
+        found = claims_of(here)
+        if isinstance(found, Unknown):
+            return Unknown(host.shown(found.reason))
+        return host.shown(found) if isinstance(found, str) else found
+
+    def check(name: str, where: str, look: Look) -> Check:
+        return Check(name, where, lambda: _on_host(look, host))
+
+    yield check("kubelet", socket, kubelet_look)
+    yield check(
         "driver",
         str(kubelet.registry_dir),
         lambda: kubelet_rules.judge_driver(ask(), files.at_work()),
     )
-    yield Check(
+    yield check(
         "device-plugins",
         socket,
         lambda: kubelet_rules.judge_plugins(ask(), own_resources(here)),
     )
-    yield Check(
+    yield check(
         "state-file",
         state,
         lambda: kubelet_rules.judge_state(
-            state, claims_of(here), tuple(map(host.shown, files.set_aside()))
+            state, claims(), tuple(map(host.shown, files.set_aside()))
         ),
     )
-    yield Check("held-devices", state, lambda: kubelet_rules.judge_held(state, claims_of(here)))
-    yield Check(
-        "cgroups",
-        str(settings.cgroup_root),
-        lambda: kubelet_rules.judge_cgroups(str(settings.cgroup_root), pod_cgroups(here).blind()),
-    )
-    yield Check("disk", str(settings.state_dir), lambda: _disk(settings, host))
+    yield check("held-devices", state, lambda: kubelet_rules.judge_held(state, claims()))
+    yield check("cgroups", str(settings.cgroup_root), cgroups_look)
+    yield check("disk", str(settings.state_dir), lambda: _disk(settings, host))
+
+
+def _on_host(look: Look, host: Host) -> tuple[Finding, ...]:
+    """Return what a look finds. What it could not look at is named by the host's path, with which commands work."""
+    try:
+        return tuple(look())
+    except DriverError as error:
+        raise Permanent(host.shown(str(error))) from error
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, host.shown(str(error.filename))) from error
 
 
 def _as_on_host(found: KubeletOnHost, host: Host) -> KubeletOnHost:
@@ -116,6 +173,7 @@ def _as_on_host(found: KubeletOnHost, host: Host) -> KubeletOnHost:
         listening=tuple(map(host.shown, found.listening)),
         deaf=tuple(map(host.shown, found.deaf)),
         foreign=tuple(map(host.shown, found.foreign)),
+        closed=tuple(map(host.shown, found.closed)),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dra_driver.cli.render import plain
 from dra_driver.cli.render_explain import bold, wrapped
-from dra_driver.doctor.findings import Diagnosis, Finding, counted
+from dra_driver.doctor.findings import NO_NODE, Diagnosis, Finding, counted
 from dra_driver.doctor.text import Severity
 
 _COLORS: dict[Severity, str] = {"problem": "\033[31m", "warning": "\033[33m"}
@@ -30,7 +30,8 @@ def lines(found: Diagnosis, *, width: int, color: bool, everything: bool) -> Ite
             continue
         yield from _finding(one, width, color=color)
         yield ""
-    where = f"node {found.node}" if found.node else "this node"
+    here = "machine" if any(one.id == NO_NODE for one in found.findings) else "node"
+    where = f"node {found.node}" if found.node else f"this {here}"
     seen = _SEEN[found.seen_from]
     yield bold(f"{where}{seen}: {counted(found.findings) or 'nothing was looked at'}", color=color)
 

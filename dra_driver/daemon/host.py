@@ -6,25 +6,25 @@ It changes nothing, and needs no running driver. `dra_driver.doctor` judges what
 
 import json
 import os
-import re
 import stat
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
-from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 
 from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.config.settings import KubeletSettings, Settings
 from dra_driver.daemon.dependencies import STATE_FILE
+from dra_driver.daemon.kubelet_files import kubelet_config, kubelets
 from dra_driver.errors import DriverError
 from dra_driver.kubelet.container_runtime import runtime_at
 from dra_driver.kubelet.foreign import foreign_plugins
 from dra_driver.kubelet.pod_resources import allocatable
 from dra_driver.model.host import (
     CdiOnHost,
+    KubeletConfig,
     KubeletOnHost,
     Place,
     PlaceKind,
@@ -33,7 +33,6 @@ from dra_driver.model.host import (
     Space,
 )
 from dra_driver.model.state import PreparedClaim, Unknown
-from dra_driver.model.yaml_documents import BadDocument, documents
 from dra_driver.node.files import content_of
 from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
 from dra_driver.node.leftovers import NodeFiles
@@ -58,16 +57,9 @@ RUNTIME_FILES = (
     "/etc/docker/daemon.json",
 )
 RUNTIME_FOLDERS = ("/etc/crio/crio.conf.d",)
-KUBELET_FILES = ("/var/lib/kubelet/config.yaml", "/var/lib/kubelet/kubeadm-flags.env")
 CDI_FOLDER = "/etc/cdi"
 MOST_CDI_FILES, LARGEST_CDI_FILE = 2000, 4 * 1024**2
 LARGEST_CONFIG = 1024**2
-_ENDPOINT = re.compile(
-    r"^\s*containerRuntimeEndpoint:\s*[\"']?([^\s\"']+)|--container-runtime-endpoint[= ]([^\s\"']+)",
-    re.MULTILINE,
-)
-_GATES = re.compile(r"--feature-gates[= ]([^\s\"']+)")
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _MOST_FILES, _MOST_TEXT = 64, 4 * 2**20
 """Of the configuration of runtimes, in files and characters: a node may be hostile."""
 
@@ -103,6 +95,13 @@ class Host:
         )
         return Place(path, next((kind for test, kind in kinds if test(mode)), PlaceKind.OTHER))
 
+    def is_closed(self, path: str) -> bool:
+        """Return whether this user may not look at a path of the host, or not into the folder there."""
+        kind = self.place(path).kind
+        if kind is PlaceKind.FOLDER:
+            return not os.access(self.outside(Path(path)), os.R_OK | os.X_OK)
+        return kind is PlaceKind.UNREADABLE
+
     def settings(self, settings: Settings) -> Settings:
         """Return the settings with the paths at which this process finds the node's files."""
         kubelet = settings.kubelet
@@ -133,12 +132,15 @@ class Host:
                 continue
             text = self._text(path)
             if text is None:
-                unreadable.append(f"{path}: it exists and cannot be read by this user")
+                unreadable.append(f"{path}: this user may not read it")
                 continue
             files[path] = text
             waiting += islice(self._imports(path, text), _MOST_FILES)
-        there = [one for one in RUNTIME_SOCKETS if self.place(one).kind is PlaceKind.SOCKET]
-        endpoint = self._endpoint()
+        sockets = {one: self.place(one).kind for one in RUNTIME_SOCKETS}
+        there = [one for one, kind in sockets.items() if kind is PlaceKind.SOCKET]
+        hidden = [one for one, kind in sockets.items() if kind is PlaceKind.UNREADABLE]
+        unreadable += [f"{one}: this user may not look whether it is there" for one in hidden]
+        endpoint = self.kubelet().endpoint
         folder = cdi_dir.rstrip("/")
         return RuntimeOnHost(
             sockets=tuple(there),
@@ -159,43 +161,38 @@ class Host:
                 if isinstance(said, RuntimeAnswer):
                     yield socket, said
 
-    def kubelet_gates(self) -> Mapping[str, bool]:
-        """Return the feature gates that the kubelet's files set: its configuration, and kubeadm's arguments, which win."""
-        file, flags = KUBELET_FILES
-        named = _GATES.findall(self._text(flags) or "")
-        words = chain.from_iterable(text.split(",") for text in named)
-        pairs = (one.partition("=") for one in words)
-        return {
-            **self._gates_of(file),
-            **{
-                name: _BOOLEANS[value.lower()]
-                for name, _, value in pairs
-                if value.lower() in _BOOLEANS
-            },
-        }
+    def kubelet(self) -> KubeletConfig:
+        """Return how the kubelet is configured."""
+        return kubelet_config(self._tree, self._read)
 
-    def _gates_of(self, file: str) -> Mapping[str, bool]:
-        try:
-            content = BytesIO((self._text(file) or "").encode())
-            found = next((one.content for one in documents(content)), None)
-        except BadDocument:
-            return {}
-        gates = found.get("featureGates") if isinstance(found, Mapping) else None
-        return {
-            str(name): is_on
-            for name, is_on in (gates.items() if isinstance(gates, Mapping) else ())
-            if isinstance(is_on, bool)
-        }
+    def runs_kubelet(self) -> bool:
+        """Return whether a kubelet runs on this host."""
+        return bool(kubelets(self._tree))
 
     def cdi(self, cdi_dir: str) -> CdiOnHost:
         """Look into the folders of CDI files."""
-        folders = tuple(map(self.place, dict.fromkeys((cdi_dir, CDI_FOLDER))))
+        folders = tuple(map(self._folder, dict.fromkeys((cdi_dir, CDI_FOLDER))))
         broken: dict[str, str] = {}
+        closed = []
         for folder in folders:
             for path in self._in(folder.path)[:MOST_CDI_FILES]:
-                if path.endswith(".json") and (why := self._cdi_mistake(path)):
+                if not path.endswith(".json"):
+                    continue
+                try:
+                    why = self._cdi_mistake(path)
+                except PermissionError:
+                    closed.append(path)
+                    continue
+                if why:
                     broken[path] = why
-        return CdiOnHost(folders, broken)
+        return CdiOnHost(folders, broken, tuple(closed))
+
+    def _folder(self, path: str) -> Place:
+        """Return what is at a path; a folder that this user may not look into is unreadable."""
+        found = self.place(path)
+        if found.kind is PlaceKind.FOLDER and self.is_closed(path):
+            return Place(path, PlaceKind.UNREADABLE, f"this user may not look into {path}")
+        return found
 
     def processes(self, name: str) -> tuple[str, ...]:
         """Return the numbers of the host's processes with this name."""
@@ -223,6 +220,10 @@ class Host:
             return None
         return None if found is None else found.decode("utf-8", "replace")
 
+    def _read(self, path: str) -> str | None:
+        """Return the text of a file: "" if there is none, None if it cannot be read."""
+        return "" if self.place(path).kind is PlaceKind.MISSING else self._text(path)
+
     def _imports(self, path: str, text: str) -> Iterator[str]:
         """Yield the files that a configuration of containerd imports; a pattern is relative to its folder."""
         try:
@@ -235,12 +236,6 @@ class Host:
                 folder = str(Path(whole).parent)
                 yield from (one for one in self._in(folder) if fnmatch(one, whole))
 
-    def _endpoint(self) -> str:
-        for path in KUBELET_FILES:
-            if found := _ENDPOINT.search(self._tree.text(path)):
-                return (found[1] or found[2]).removeprefix("unix://")
-        return ""
-
     def _aliases(self, folder: str) -> Iterator[str]:
         """Yield other names of the folder: /var/run is usually a link to /run."""
         for before, after in (("/var/run/", "/run/"), ("/run/", "/var/run/")):
@@ -250,9 +245,11 @@ class Host:
                     yield other
 
     def _cdi_mistake(self, path: str) -> str:
-        """Return why a CDI file is none; empty if it is a JSON object with a kind."""
+        """Return why a CDI file is none; empty if it is a JSON object with a kind. Raises PermissionError."""
         try:
             text = content_of(self.outside(Path(path)), most=LARGEST_CDI_FILE)
+        except PermissionError:
+            raise
         except OSError as error:
             return f"it cannot be read: {error.strerror}"
         try:
@@ -266,15 +263,20 @@ class Host:
 def kubelet_of(settings: Settings, files: NodeFiles) -> KubeletOnHost:
     """Ask the kubelet, and look who listens on the driver's registration sockets. Raises DriverError."""
     kubelet = settings.kubelet
+    socket = kubelet.pod_resources_socket
     sockets = files.registrations()
-    resources = allocatable(kubelet.pod_resources_socket)
+    closed = tuple(filter(_is_closed, (socket, *sockets)))
+    resources: Mapping[str, int] | Unknown = Unknown(f"this user may not connect to {socket}")
+    if socket not in closed:
+        resources = allocatable(socket)
     peers = Peers(files.peer_dir)
     return KubeletOnHost(
         resources=None if isinstance(resources, Unknown) else resources,
         unanswered=resources.reason if isinstance(resources, Unknown) else "",
-        pod_resources=str(kubelet.pod_resources_socket),
+        pod_resources=str(socket),
+        closed=tuple(map(str, closed)),
         listening=tuple(str(path) for path, who in sockets.items() if who),
-        deaf=tuple(str(path) for path, who in sockets.items() if not who),
+        deaf=tuple(str(path) for path, who in sockets.items() if not who and path not in closed),
         foreign=tuple(
             map(
                 str,
@@ -284,8 +286,26 @@ def kubelet_of(settings: Settings, files: NodeFiles) -> KubeletOnHost:
     )
 
 
-def claims_of(settings: Settings) -> tuple[PreparedClaim, ...] | str:
-    """Return the claims in the state file, or why it cannot be read."""
+def _is_closed(socket: Path) -> bool:
+    """Return whether this user may not connect to a socket."""
+    try:
+        socket.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return not os.access(socket, os.W_OK)
+
+
+def claims_of(settings: Settings) -> tuple[PreparedClaim, ...] | str | Unknown:
+    """Return the claims in the state file; why it cannot be read; or `Unknown` if this user may not read it."""
+    file = settings.state_dir / STATE_FILE
+    try:
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except PermissionError:
+        return Unknown(f"this user may not read {file}")
+    except OSError:
+        pass  # told by what reads it
     try:
         return read_claims(settings.state_dir / STATE_FILE)
     except DriverError as error:

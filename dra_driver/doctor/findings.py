@@ -15,6 +15,8 @@ from dra_driver.model.printable import printable
 
 MOST_TEXT = 2000
 """Of a text from outside, this much is shown: a finding is for reading."""
+NO_NODE = "perhaps-no-node"
+"""The finding that comes first: the others are read in another way then."""
 ORDER: tuple[Severity, ...] = ("problem", "warning", "unknown", "note", "ok")
 
 
@@ -107,7 +109,12 @@ def retold(told: Finding) -> Finding:
 def ordered(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings, the worst first; those of equal weight in the order of the checks."""
     places = {name: place for place, name in enumerate(CHECKS)}
-    return tuple(sorted(found, key=lambda one: (ORDER.index(one.severity), places[one.check])))
+    return tuple(
+        sorted(
+            found,
+            key=lambda one: (one.id != NO_NODE, ORDER.index(one.severity), places[one.check]),
+        )
+    )
 
 
 def counted(found: Iterable[Finding]) -> str:

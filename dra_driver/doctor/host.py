@@ -65,7 +65,9 @@ def judge_cdi(host: CdiOnHost) -> Iterator[Finding]:
             bad = True
     for path, why in host.broken.items():
         yield finding("cdi-file-broken", path, why, path=path)
-    if not bad and not host.broken:
+    for path in host.closed:
+        yield unknown("cdi-files", path, "this user may not read it")
+    if not (bad or host.broken or host.closed):
         yield fine("cdi-files", " ".join(one.path for one in host.folders), "all can be read")
 
 

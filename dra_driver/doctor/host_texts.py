@@ -114,10 +114,13 @@ HOST_TEXTS: Mapping[str, Text] = {
     ),
     "runtime-is-docker": Text(
         "container-runtime",
-        "problem",
+        "warning",
         "The kubelet uses Docker through cri-dockerd",
-        "cri-dockerd does not pass CDI devices on, so a pod with a claim starts without its devices",
-        "move the node to containerd or CRI-O; until then let the driver serve the device plugin API here (path: device-plugin)",
+        "releases of cri-dockerd up to November 2025 do not pass CDI devices on, so a pod with a claim starts without its devices. Docker before 25 does "
+        "not know such devices, and before 28.2 only with features.cdi = true in its daemon.json",
+        "start a pod with a claim and look for its devices; without them update both, or move the node to containerd or CRI-O; until then let the "
+        "driver serve the device plugin API here (path: device-plugin)",
+        "docker version; cri-dockerd --version",
     ),
     "runtime-too-old": Text(
         "container-runtime",

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge the kubelet's side of the node, and what the driver itself has written there."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from dra_driver.doctor.findings import Finding, finding, fine, unknown
-from dra_driver.model.host import KubeletOnHost, Place, PlaceKind
-from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.doctor.findings import NO_NODE, Finding, finding, fine, unknown
+from dra_driver.model.host import KubeletConfig, KubeletOnHost, Place, PlaceKind
+from dra_driver.model.state import Phase, PreparedClaim, Unknown
 from dra_driver.planning.neighbours import vendor_of
 
 GATES = (
@@ -16,13 +16,23 @@ GATES = (
 """Feature gates of the kubelet that the driver needs for all that it does, if the release has them."""
 
 
+def judge_no_node() -> Iterator[Finding]:
+    """Yield that the machine has nothing of a node: what a node needs is then no fault of this machine."""
+    found = "no kubelet runs here, and neither its folders nor those of the driver are there"
+    yield finding(NO_NODE, "this machine", found)
+
+
 def judge_kubelet(
-    host: KubeletOnHost, folders: Sequence[Place], gates: Mapping[str, bool]
+    host: KubeletOnHost, folders: Sequence[Place], config: KubeletConfig
 ) -> Iterator[Finding]:
     """Yield what is found about the kubelet's folders, the gates that its configuration sets, and its pod-resources socket."""
+    for sentence in config.unreadable:
+        path, _, why = sentence.partition(": ")
+        yield unknown("kubelet", path, why)
     for gate in GATES:
-        if gates.get(gate) is False:
-            yield finding("kubelet-gate-off", gate, "featureGates has it as false", gate=gate)
+        is_on, path = config.gates.get(gate, (True, ""))
+        if not is_on:
+            yield finding("kubelet-gate-off", gate, f"{path} has it as false", gate=gate, path=path)
     bad = [one for one in folders if one.kind is not PlaceKind.FOLDER]
     for place in bad:
         if place.kind is PlaceKind.UNREADABLE:
@@ -34,8 +44,10 @@ def judge_kubelet(
                 f"{place.kind.value} is there",
                 path=place.path,
             )
-    if host.resources is None:
-        path = host.pod_resources
+    path = host.pod_resources
+    if path in host.closed:
+        yield unknown("kubelet", path, host.unanswered)
+    elif host.resources is None:
         yield finding("kubelet-silent", path, host.unanswered, path=path)
     elif not bad:
         yield fine("kubelet", host.pod_resources, "the kubelet answers, and its folders are there")
@@ -47,8 +59,11 @@ def judge_driver(host: KubeletOnHost, at_work: Sequence[str]) -> Iterator[Findin
         yield finding("driver-name-taken", other, "it answers the kubelet under this driver's name")
     for path in host.deaf:
         yield finding("socket-without-driver", path, "nobody listens on it")
+    hidden = [path for path in host.closed if path != host.pod_resources]
     if host.listening:
         yield fine("driver", " ".join(host.listening), "; ".join(at_work) or "somebody listens")
+    elif hidden:
+        yield unknown("driver", " ".join(hidden), "this user may not connect to it")
     elif at_work:
         yield finding("driver-without-registration", "registration socket", "; ".join(at_work))
     else:
@@ -73,10 +88,12 @@ def judge_plugins(host: KubeletOnHost, own: Collection[str]) -> Iterator[Finding
 
 
 def judge_state(
-    path: str, claims: Sequence[PreparedClaim] | str, aside: Sequence[str]
+    path: str, claims: Sequence[PreparedClaim] | str | Unknown, aside: Sequence[str]
 ) -> Iterator[Finding]:
     """Yield what is found about the state file. `claims` is a sentence if it cannot be read, `aside` are damaged files."""
-    if isinstance(claims, str):
+    if isinstance(claims, Unknown):
+        yield unknown("state-file", path, claims.reason)
+    elif isinstance(claims, str):
         yield finding("state-unreadable", path, claims, path=path)
     else:
         yield fine("state-file", path, f"claims recorded: {len(claims)}")
@@ -84,10 +101,12 @@ def judge_state(
         yield finding("state-set-aside", one, "a damaged state file", path=one)
 
 
-def judge_held(path: str, claims: Sequence[PreparedClaim] | str) -> Iterator[Finding]:
+def judge_held(path: str, claims: Sequence[PreparedClaim] | str | Unknown) -> Iterator[Finding]:
     """Yield each claim whose devices are held, or that is reserved and not prepared."""
-    if isinstance(claims, str):
-        yield unknown("held-devices", path, claims)
+    if isinstance(claims, str | Unknown):
+        yield unknown(
+            "held-devices", path, claims.reason if isinstance(claims, Unknown) else claims
+        )
         return
     good = 0
     for row in claims:

@@ -23,6 +23,15 @@ KUBELET_CHECKS: Mapping[str, Check] = {
     "disk": Check("Is there space where the driver writes?", _ROOT),
 }
 KUBELET_TEXTS: Mapping[str, Text] = {
+    "perhaps-no-node": Text(
+        "kubelet",
+        "warning",
+        "The machine has no kubelet: it may be no node",
+        "what a node needs (container runtime, kubelet, driver, disk) was not looked at, for its absence is no fault of a machine that is no node",
+        "from here, ask about a node of a cluster by --node, or about a recorded one by --from; else run it on the node. If a kubelet with another root "
+        "directory belongs to this machine, name its folders with pluginsDir, registryDir and podResourcesSocket",
+        "kubectl dra doctor --node NODE; dra-driver doctor --from FILE --node NODE",
+    ),
     "kubelet-folder-missing": Text(
         "kubelet",
         "problem",
@@ -45,8 +54,8 @@ KUBELET_TEXTS: Mapping[str, Text] = {
         "A feature gate of the kubelet is switched off",
         "without DynamicResourceAllocation no claim is prepared here; without KubeletPodResourcesDynamicResources the kubelet does not say "
         "which pod uses which claim; without ResourceHealthStatus the status of pods does not show that a device is ill",
-        "take the gate out of featureGates, or set it to true, and restart the kubelet",
-        "grep -n {gate} /var/lib/kubelet/config.yaml; systemctl restart kubelet",
+        "take the gate out of featureGates (of --feature-gates, if the file has arguments), or set it to true, and restart the kubelet",
+        "grep -an {gate} {path}; systemctl restart kubelet",
     ),
     "driver-not-listening": Text(
         "driver",

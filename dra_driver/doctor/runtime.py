@@ -4,10 +4,10 @@
 containerd: `enable_cdi` and `cdi_spec_dirs` are in the section of its CRI plugin, whose name depends on the version of the file: 1 and 2
 belong to 1.x (2.x reads 2 too), 3 to 2.x. From 2.0 on CDI is on by default; 1.7 has it off. A later file wins key by key.
 The answer over CRI has the same under the names of its JSON form.
-CRI-O: `cdi_spec_dirs`, on by default; its answer has nothing of it. Docker: the kubelet's cri-dockerd passes no CDI devices on; of its
-daemon.json the runtimes count.
-Source: internal/cri/config/config.go of containerd 2.0, pkg/cri/config/config.go of 1.7, pkg/config/config.go of CRI-O 1.31,
-daemon/config/config_linux.go of Docker 27.
+CRI-O: `cdi_spec_dirs`, on by default and not to be switched off; its answer has nothing of it. Docker: whether cri-dockerd passes CDI devices on depends on its
+release, which neither its answer (that is Docker's) nor a file has; of Docker's daemon.json the runtimes count.
+Source: internal/cri/config/config.go of containerd 2.0, pkg/cri/config/config.go of 1.7, pkg/config/config.go of CRI-O 1.31 and its
+crio.conf(5) and crio.conf.d(5), daemon/config/config_linux.go of Docker 27 and its release notes, pull request 522 of cri-dockerd.
 """
 
 import json
@@ -54,10 +54,13 @@ def kind_of(place: str) -> str:
 
 def judge(host: RuntimeOnHost) -> Iterator[Finding]:
     """Yield what is found about the container runtime."""
-    for sentence in host.unreadable:
-        yield finding("runtime-config-broken", sentence.partition(": ")[0], sentence)
+    hidden = [sentence.partition(": ")[0] for sentence in host.unreadable]
+    if hidden:
+        yield unknown(CHECK, " ".join(hidden), "; ".join(host.unreadable))
     used = kind_of(host.endpoint)
     kinds = [used] if used else list(dict.fromkeys(filter(None, map(kind_of, host.sockets))))
+    if not kinds and hidden and not host.endpoint:
+        return
     if not kinds:
         said = "this endpoint is of no known runtime" if host.endpoint else "no socket was found"
         yield finding("runtime-not-found", host.endpoint or "/run", said)
@@ -65,6 +68,8 @@ def judge(host: RuntimeOnHost) -> Iterator[Finding]:
     if len(kinds) > 1:
         yield finding("runtime-several", " ".join(host.sockets), f"found {', '.join(kinds)}")
     for kind in kinds:
+        if kind != DOCKER and kind in map(kind_of, hidden) and _answer(kind, host) is None:
+            continue  # the rest of its files would say something else than all of them
         found = list(_of_kind(kind, host))
         yield from found
         if not any(one.severity in _BAD for one in found):
@@ -89,8 +94,16 @@ def judge_version(version: str, node: str) -> Iterator[Finding]:
         yield fine(CHECK, node, f"{version}, which reads CDI files by default")
 
 
+def _where(kind: str, host: RuntimeOnHost) -> str:
+    return host.endpoint or next((one for one in host.sockets if kind_of(one) == kind), kind)
+
+
+def _answer(kind: str, host: RuntimeOnHost) -> RuntimeAnswer | None:
+    return host.answers.get(_where(kind, host).removeprefix("unix://"))
+
+
 def _of_kind(kind: str, host: RuntimeOnHost) -> Iterator[Finding]:
-    where = host.endpoint or next((one for one in host.sockets if kind_of(one) == kind), kind)
+    where = _where(kind, host)
     files = {path: text for path, text in host.files.items() if kind_of(path) == kind}
     main = next(iter(files), "/etc/containerd/config.toml")
     config = _read(kind, files.items())
@@ -100,7 +113,7 @@ def _of_kind(kind: str, host: RuntimeOnHost) -> Iterator[Finding]:
         yield finding("runtime-is-docker", where, "the kubelet's endpoint is cri-dockerd")
         yield from _nvidia(config, main)
         return
-    answer = host.answers.get(where.removeprefix("unix://"))
+    answer = _answer(kind, host)
     config = _with_answer(config, answer, main) if answer else config
     if kind == CONTAINERD:
         version = answer.version if answer else host.version

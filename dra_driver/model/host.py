@@ -73,7 +73,7 @@ class RuntimeAnswer:
 @dataclass(frozen=True, slots=True)
 class RuntimeOnHost:
     """Container runtimes: their sockets, the files of their configuration in the order in which they are read, and the endpoint that
-    the kubelet uses, as far as a file says it. `unreadable` has a sentence for each file that exists and could not be read. `answers`
+    the kubelet uses, as far as a file says it. `unreadable` has a sentence for each file and socket that this user may not look at. `answers`
     has, by socket, what the runtimes say that could be asked.
     """
 
@@ -89,16 +89,31 @@ class RuntimeOnHost:
 
 @dataclass(frozen=True, slots=True)
 class CdiOnHost:
-    """The folders in which runtimes look for CDI files, the driver's own first, and a sentence by path of each file that is no JSON object."""
+    """The folders in which runtimes look for CDI files, the driver's own first, a sentence by path of each file that is no JSON object, and the
+    files that this user may not read.
+    """
 
     folders: tuple[Place, ...] = ()
     broken: Mapping[str, str] = field(default_factory=dict)
+    closed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfig:
+    """What the kubelet's configuration and arguments say: the socket of its container runtime ("" if they do not name it), and its feature
+    gates, each with the file that said it last. `unreadable` has a sentence for each file that could not be read.
+    """
+
+    endpoint: str = ""
+    gates: Mapping[str, tuple[bool, str]] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletOnHost:
     """What the kubelet's pod-resources socket answered (`resources`: devices of plugins; None with `unanswered`), the
-    registration sockets of this driver with somebody who listens, those without, and plugins of others with its name.
+    registration sockets of this driver with somebody who listens, those without, and plugins of others with its name. `closed` are the
+    sockets that this user may not connect to.
     """
 
     resources: Mapping[str, int] | None = None
@@ -107,6 +122,7 @@ class KubeletOnHost:
     listening: tuple[str, ...] = ()
     deaf: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,7 @@ def test_a_node_without_runtime_kubelet_or_driver(
     tmp_path: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "proc").mkdir()
+    (tmp_path / "var/lib/kubelet").mkdir(parents=True)
     assert main(["doctor", "--root", str(tmp_path), "--json"]) == 1
     found = findings(capsys)
     assert bad(found) == {
@@ -192,6 +193,45 @@ def test_a_node_without_runtime_kubelet_or_driver(
     # Whoever reads it works on the host itself.
     commands = [one["command"] + one["object"] for one in found.values()]
     assert [text for text in commands if str(tmp_path) in text] == []
+
+
+def test_a_laptop_is_no_node_with_faults(
+    tmp_path: Path, api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of a node is there, so its absence is no problem; the first line says so, and the answer how to ask."""
+    (tmp_path / "proc").mkdir()
+    put(tmp_path, "/etc/containerd/config.toml", CONTAINERD.replace("true", "false"))
+    with listen(tmp_path, "/run/containerd/containerd.sock"):
+        assert main(["doctor", "--root", str(tmp_path), "--json"]) == 3
+    assert bad(findings(capsys)) == {("warning", "perhaps-no-node"), ("unknown", "api")}
+    assert main(["doctor", "--root", str(tmp_path)]) == 3
+    said = capsys.readouterr().out
+    assert said.startswith("WARNING perhaps-no-node: this machine\n")
+    assert "$ kubectl dra doctor --node NODE; dra-driver doctor --from FILE --node NODE\n" in said
+    assert said.splitlines()[-1].startswith("this machine: 1 warning, ")
+    # A GPU without its kernel driver is a fault of any machine, but nobody reads it first.
+    gpu = "/sys/bus/pci/devices/0000:01:00.0"
+    for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x20b0")):
+        put(tmp_path, f"{gpu}/{name}", f"{text}\n")
+    # What the user of a laptop may do says nothing of the driver.
+    words = ["--kubeconfig", str(root / "config"), "--json"]
+    assert main(["doctor", "--root", str(tmp_path), *words]) == 1
+    found = findings(capsys)
+    assert list(found)[:2] == [("warning", "perhaps-no-node"), ("problem", "gpu-without-driver")]
+    assert "rights" not in {one["check"] for one in found.values()}
+    main(["doctor", "--root", str(tmp_path), *words, "--service-account", "a/b"])
+    assert "rights" in {one["check"] for one in findings(capsys).values()}
+
+
+@pytest.mark.parametrize("path", ["/var/lib/kubelet/x", "/proc/7/comm"])
+def test_a_machine_with_a_kubelet_is_a_node(
+    tmp_path: Path, root: Path, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    put(tmp_path, path, "kubelet\n")
+    assert main(["doctor", "--root", str(tmp_path), "--json"]) == 1
+    found = findings(capsys)
+    assert ("warning", "perhaps-no-node") not in found
+    assert ("problem", "kubelet-folder-missing") in found
 
 
 def test_a_node_with_two_runtimes_is_judged_for_both(

@@ -82,6 +82,12 @@ def test_a_broken_cdi_file_is_a_warning() -> None:
     assert short(list(judge_cdi(host))) == [("cdi-file-broken", "/etc/cdi/a.json")]
 
 
+def test_a_cdi_file_that_this_user_may_not_read_is_not_broken() -> None:
+    host = CdiOnHost((Place("/var/run/cdi", PlaceKind.FOLDER),), {}, ("/etc/cdi/a.json",))
+    (one,) = judge_cdi(host)
+    assert (one.id, one.severity, one.object) == ("cdi-files", "unknown", "/etc/cdi/a.json")
+
+
 def test_imex() -> None:
     assert short(list(judge_imex(()))) == [("imex", "/proc")]
     assert short(list(judge_imex(("7", "9")))) == [("imex-on-host", "process 7, 9")]

@@ -7,9 +7,9 @@ import pytest
 
 from dra_driver.doctor import kubelet
 from dra_driver.doctor.findings import Finding
-from dra_driver.model.host import KubeletOnHost, Place, PlaceKind
+from dra_driver.model.host import KubeletConfig, KubeletOnHost, Place, PlaceKind
 from dra_driver.model.ids import DeviceName, PoolName
-from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
+from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.testing.builders import a_ref
 
 HOST = KubeletOnHost(resources={}, pod_resources="/socket", listening=("/reg.sock",))
@@ -29,27 +29,53 @@ def row(phase: Phase = Phase.PREPARED, held: Held | None = None) -> PreparedClai
 
 
 def test_a_kubelet_that_answers() -> None:
-    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,), {}))) == [
+    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,), KubeletConfig()))) == [
         ("kubelet", "ok", "/socket")
     ]
 
 
 def test_a_kubelet_without_folders_or_answer() -> None:
     places = (Place("/p", PlaceKind.MISSING), Place("/r", PlaceKind.UNREADABLE, "denied"))
-    assert short(list(kubelet.judge_kubelet(HOST, places, {}))) == [
+    assert short(list(kubelet.judge_kubelet(HOST, places, KubeletConfig()))) == [
         ("kubelet-folder-missing", "problem", "/p"),
         ("kubelet", "unknown", "/r"),
     ]
-    (one,) = kubelet.judge_kubelet(SILENT, (PLUGINS,), {})
+    (one,) = kubelet.judge_kubelet(SILENT, (PLUGINS,), KubeletConfig())
     assert (one.id, one.found) == ("kubelet-silent", "no answer")
 
 
+def test_a_socket_that_this_user_may_not_connect_to_says_nothing_of_who_listens() -> None:
+    host = replace(SILENT, listening=(), closed=("/socket", "/reg.sock"))
+    found = list(kubelet.judge_kubelet(host, (PLUGINS,), KubeletConfig()))
+    assert short(found) == [("kubelet", "unknown", "/socket")]
+    assert short(list(kubelet.judge_driver(host, ()))) == [("driver", "unknown", "/reg.sock")]
+    found = list(kubelet.judge_driver(replace(host, closed=("/socket",)), ()))
+    assert short(found) == [("driver-not-listening", "problem", "registration socket")]
+
+
 def test_gates_of_the_kubelet_that_are_off() -> None:
-    gates = {"DynamicResourceAllocation": False, "ResourceHealthStatus": True, "Other": False}
-    assert short(list(kubelet.judge_kubelet(HOST, (PLUGINS,), gates))) == [
+    gates = {
+        "DynamicResourceAllocation": (False, "/conf.d/9.conf"),
+        "ResourceHealthStatus": (True, "/config.yaml"),
+        "Other": (False, "/config.yaml"),
+    }
+    found = list(kubelet.judge_kubelet(HOST, (PLUGINS,), KubeletConfig(gates=gates)))
+    assert short(found) == [
         ("kubelet-gate-off", "warning", "DynamicResourceAllocation"),
         ("kubelet", "ok", "/socket"),
     ]
+    assert found[0].found == "/conf.d/9.conf has it as false"
+    assert found[0].command.startswith("grep -an DynamicResourceAllocation /conf.d/9.conf; ")
+
+
+def test_a_configuration_that_cannot_be_read_is_told() -> None:
+    config = KubeletConfig(unreadable=("/config.yaml: it exists: no right",))
+    one = next(kubelet.judge_kubelet(HOST, (PLUGINS,), config))
+    assert (one.severity, one.object, one.found) == (
+        "unknown",
+        "/config.yaml",
+        "it exists: no right",
+    )
 
 
 def test_who_listens_for_the_kubelet() -> None:
@@ -120,6 +146,15 @@ def test_held_devices() -> None:
     assert one.found == "prepared claims: 1; no device is held"
     (one,) = kubelet.judge_held("/state.db", "it is damaged")
     assert (one.severity, one.found) == ("unknown", "it is damaged")
+
+
+def test_a_state_file_that_this_user_may_not_read_is_not_damaged() -> None:
+    for found in (
+        kubelet.judge_state("/state.db", Unknown("no right"), ()),
+        kubelet.judge_held("/state.db", Unknown("no right")),
+    ):
+        (one,) = found
+        assert (one.severity, one.found) == ("unknown", "no right")
 
 
 def test_cgroups() -> None:

@@ -2,6 +2,7 @@
 """Whether a container runtime reads the driver's CDI files, judged from its configuration."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_crio_reads_cdi_files_unless_told_otherwise() -> None:
     assert of({MAIN: OLD + "enable_cdi = false"}, sockets=(CRIO,)) == fine
 
 
-def test_docker_passes_no_cdi_devices_on() -> None:
+def test_of_docker_it_is_told_which_releases_pass_cdi_devices_on() -> None:
     assert of({}, sockets=(DOCKER,)) == [("runtime-is-docker", DOCKER)]
     assert of({}, sockets=(), endpoint=DOCKER) == [("runtime-is-docker", DOCKER)]
 
@@ -172,15 +173,36 @@ def test_without_a_runtime_or_with_several() -> None:
     assert of(NEW, sockets=("/run/k3s/containerd/containerd.sock",)) == FINE
 
 
-def test_a_file_that_cannot_be_read_is_named() -> None:
-    host = RuntimeOnHost((SOCKET,), unreadable=(f"{MAIN}: it exists",), version="2.0")
-    assert [(one.id, one.object) for one in judge(host)] == [("runtime-config-broken", MAIN), *FINE]
+HIDDEN = (f"{MAIN}: no right", "/run/k3s/containerd/containerd.sock: no right")
+
+
+def test_what_this_user_may_not_read_is_no_fault_of_the_runtime() -> None:
+    """Without one of its files nothing is said of a runtime, but for what it answers itself."""
+    host = RuntimeOnHost((SOCKET, CRIO), endpoint=SOCKET, unreadable=HIDDEN, version="1.7.1")
+    (one,) = judge(host)
+    assert (one.id, one.severity) == ("container-runtime", "unknown")
+    assert one.object == f"{MAIN} /run/k3s/containerd/containerd.sock"
+    assert one.found == "; ".join(HIDDEN)
+    (one,) = judge(RuntimeOnHost(unreadable=HIDDEN))
+    assert one.severity == "unknown"
+    answered = replace(host, answers={SOCKET: says(enableCDI=False)})
+    assert [found.id for found in judge(answered)] == ["container-runtime", "cdi-off"]
+    # The files of another runtime can be read.
+    other = judge(replace(host, endpoint=CRIO))
+    assert [(found.id, found.severity) for found in other] == [
+        ("container-runtime", "unknown"),
+        ("container-runtime", "ok"),
+    ]
+    unknown = judge(RuntimeOnHost(endpoint="/run/other.sock", unreadable=HIDDEN))
+    assert [found.id for found in unknown] == ["container-runtime", "runtime-not-found"]
+    docker = judge(RuntimeOnHost((DOCKER,), unreadable=("/etc/docker/daemon.json: no right",)))
+    assert [found.id for found in docker] == ["container-runtime", "runtime-is-docker"]
 
 
 @pytest.mark.parametrize(
     ("version", "name", "severity"),
     [
-        ("docker://27.1.0", "runtime-is-docker", "problem"),
+        ("docker://27.1.0", "runtime-is-docker", "warning"),
         ("cri-o://1.31.0", "container-runtime", "ok"),
         ("containerd://1.6.30", "runtime-too-old", "problem"),
         ("containerd://1.7.27", "cdi-perhaps-off", "warning"),

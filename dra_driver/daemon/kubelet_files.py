@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How is the kubelet of a host configured? By its arguments, the file of --config, and the drop-ins below --config-dir.
+
+The kubelet reads the file, then each drop-in (*.conf) in the order of the names: a later one replaces single values, adds to mappings, and
+removes what it has as null. Its arguments win, feature gates one by one. It looks for drop-ins nowhere without --config-dir.
+Source: cmd/kubelet/app/server.go of Kubernetes 1.37 (mergeKubeletConfigurations, kubeletConfigFlagPrecedence).
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
+from itertools import islice
+from typing import Any
+
+from dra_driver.backends.nvidia.hardware.tree import Tree
+from dra_driver.model.host import KubeletConfig
+from dra_driver.model.yaml_documents import BadDocument, documents
+
+CONFIG = "/var/lib/kubelet/config.yaml"
+"""Where kubeadm writes it."""
+ARGUMENTS = (
+    "/var/lib/kubelet/kubeadm-flags.env",
+    "/etc/default/kubelet",
+    "/etc/sysconfig/kubelet",
+)
+"""Where kubeadm's service has arguments from, for a kubelet that does not run."""
+PROCESSES = ("kubelet", "kubelite")
+"""The names of the process; MicroK8s has the second."""
+_SUFFIX = ".conf"
+_FLAG = r"""(?:^|[\s"'=])--{}[= ]([^\s"']+)"""
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_MOST_DROP_INS, _DEEPEST = 64, 8
+
+Read = Callable[[str], str | None]
+"""Returns the text of a file of the host: "" if there is none, None if it cannot be read."""
+
+
+def kubelet_config(tree: Tree, read: Read) -> KubeletConfig:
+    """Return what the kubelet's files and arguments say."""
+    found = _Found(read)
+    running = kubelets(tree)
+    # Of several, as where nodes are containers, it is not known which one is meant.
+    if len(running) == 1:
+        file = f"/proc/{running[0]}/cmdline"
+        arguments = {file: tree.text(file).replace("\0", " ")}
+    else:
+        arguments = {path: found.text(path) for path in ARGUMENTS}
+    everything = " ".join(arguments.values())
+    main = _flag(everything, "config") or ("" if len(running) == 1 else CONFIG)
+    found.add(main)
+    folder = _flag(everything, "config-dir").rstrip("/")
+    if folder and not os.access(tree.place(folder), os.R_OK | os.X_OK):
+        found.unreadable.append(
+            f"{folder}: the kubelet's --config-dir is not there, or cannot be read by this user"
+        )
+    for path in islice(_drop_ins(tree, folder, _DEEPEST) if folder else (), _MOST_DROP_INS):
+        found.add(path)
+    for path, text in arguments.items():
+        found.add_gates(path, text)
+    endpoint = _flag(everything, "container-runtime-endpoint") or found.endpoint
+    return KubeletConfig(endpoint.removeprefix("unix://"), found.gates, tuple(found.unreadable))
+
+
+def kubelets(tree: Tree) -> tuple[str, ...]:
+    """Return the process IDs of the host's kubelets, without those in containers (as in kind's nodes)."""
+    return tuple(
+        number
+        for number in filter(str.isdigit, tree.names("/proc"))
+        if tree.text(f"/proc/{number}/comm").strip() in PROCESSES
+        and not _is_in_a_container(tree.text(f"/proc/{number}/status"))
+    )
+
+
+def _is_in_a_container(status: str) -> bool:
+    """Whether a process has a number in another PID namespace too."""
+    found = re.search(r"^NSpid:(.*)$", status, re.MULTILINE)
+    return found is not None and len(found[1].split()) > 1
+
+
+class _Found:
+    """What the files that were read so far say together."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self.endpoint = ""
+        self.gates: dict[str, tuple[bool, str]] = {}
+        self.unreadable: list[str] = []
+
+    def text(self, path: str) -> str:
+        text = self._read(path)
+        if text is None:
+            self.unreadable.append(f"{path}: this user may not read it")
+        return text or ""
+
+    def add(self, path: str) -> None:
+        """Add a configuration file. A path that is not absolute depends on where the kubelet was started, and is not read."""
+        if not path.startswith("/"):
+            return
+        content = self._content(path)
+        if "containerRuntimeEndpoint" in content:
+            self.endpoint = str(content["containerRuntimeEndpoint"] or "")
+        gates = content.get("featureGates", {})
+        if gates is None:
+            self.gates.clear()
+        for name, is_on in gates.items() if isinstance(gates, Mapping) else ():
+            if isinstance(is_on, bool):
+                self.gates[str(name)] = (is_on, path)
+            elif is_on is None:
+                self.gates.pop(str(name), None)
+
+    def add_gates(self, path: str, arguments: str) -> None:
+        """Add the feature gates of arguments."""
+        for text in re.findall(_FLAG.format("feature-gates"), arguments):
+            for pair in text.split(","):
+                name, _, value = pair.partition("=")
+                if value.lower() in _BOOLEANS:
+                    self.gates[name] = (_BOOLEANS[value.lower()], path)
+
+    def _content(self, path: str) -> Mapping[str, Any]:
+        try:
+            content = BytesIO(self.text(path).encode())
+            found = next((one.content for one in documents(content)), None)
+        except BadDocument:
+            self.unreadable.append(f"{path}: it is no YAML or JSON")
+            return {}
+        return found if isinstance(found, Mapping) else {}
+
+
+def _flag(arguments: str, name: str) -> str:
+    """Return the value of a flag, the last one if it is there several times; "" if there is none."""
+    found = re.findall(_FLAG.format(name), arguments)
+    return str(found[-1]) if found else ""
+
+
+def _drop_ins(tree: Tree, folder: str, levels: int) -> Iterator[str]:
+    """Yield the drop-ins of a folder and its subfolders, in the order in which the kubelet reads them."""
+    for name in tree.names(folder):
+        path = f"{folder}/{name}"
+        entry = tree.stat(path)
+        if entry is not None and stat.S_ISDIR(entry.st_mode):
+            if levels and not tree.link(path):
+                yield from _drop_ins(tree, path, levels - 1)
+        elif name.endswith(_SUFFIX):
+            yield path

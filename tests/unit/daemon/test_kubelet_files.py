@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the kubelet of a host is configured, from real files below a folder."""
+
+from pathlib import Path
+
+import pytest
+
+from dra_driver.daemon.host import Host
+from dra_driver.model.host import KubeletConfig
+
+CONFIG = "/var/lib/kubelet/config.yaml"
+FLAGS = "/var/lib/kubelet/kubeadm-flags.env"
+DROP_INS = "/etc/kubernetes/kubelet.conf.d"
+
+
+def put(root: Path, path: str, text: str) -> Path:
+    place = root / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+    return place
+
+
+def run(root: Path, number: int, *words: str, name: str = "kubelet", inner: str = "") -> None:
+    """Be a process of the host."""
+    put(root, f"/proc/{number}/comm", f"{name}\n")
+    put(root, f"/proc/{number}/cmdline", "\0".join(words) + "\0")
+    put(root, f"/proc/{number}/status", f"Name:\t{name}\nNSpid:\t{number}{inner}\nThreads:\t9\n")
+
+
+def gates(root: Path) -> dict[str, bool]:
+    return {name: is_on for name, (is_on, _) in Host(root).kubelet().gates.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("featureGates:\n  A: true\n  B: false\n  C: maybe\n", {"A": True, "B": False}),
+        ("featureGates: [A]", {}),
+        ("featureGates: null", {}),
+        ("a: 1", {}),
+        ("- a", {}),
+        ("", {}),
+    ],
+)
+def test_the_gates_that_the_configuration_sets(
+    tmp_path: Path, text: str, found: dict[str, bool]
+) -> None:
+    put(tmp_path, CONFIG, text)
+    assert gates(tmp_path) == found
+
+
+def test_a_kubelet_without_files_and_arguments_says_nothing(tmp_path: Path) -> None:
+    assert Host(tmp_path).kubelet() == KubeletConfig()
+
+
+def test_the_gates_of_the_arguments_win(tmp_path: Path) -> None:
+    put(tmp_path, CONFIG, "featureGates:\n  A: true\n  B: false\n")
+    put(
+        tmp_path, FLAGS, 'KUBELET_KUBEADM_ARGS="--x --feature-gates=A=false,C=True,D=maybe,E --y"\n'
+    )
+    assert Host(tmp_path).kubelet().gates == {
+        "A": (False, FLAGS),
+        "B": (False, CONFIG),
+        "C": (True, FLAGS),
+    }
+
+
+def test_drop_ins_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """As the kubelet does it: only *.conf, also in folders; a later one wins value by value, and null takes away."""
+    put(tmp_path, "/etc/default/kubelet", f"KUBELET_EXTRA_ARGS=--config-dir={DROP_INS}/\n")
+    put(
+        tmp_path,
+        CONFIG,
+        "containerRuntimeEndpoint: unix:///a.sock\nfeatureGates: {A: true, B: true, C: true, D: true}\n",
+    )
+    put(tmp_path, f"{DROP_INS}/20-late.conf", "featureGates: {A: true, D: null}\n")
+    put(tmp_path, f"{DROP_INS}/10-early.conf", '{"featureGates": {"A": false, "B": false}}')
+    put(
+        tmp_path,
+        f"{DROP_INS}/15-folder/x.conf",
+        "containerRuntimeEndpoint: unix:///run/crio/crio.sock\n",
+    )
+    put(tmp_path, f"{DROP_INS}/30-other.yaml", "featureGates: {C: false}\n")
+    found = Host(tmp_path).kubelet()
+    assert found == KubeletConfig(
+        endpoint="/run/crio/crio.sock",
+        gates={
+            "A": (True, f"{DROP_INS}/20-late.conf"),
+            "B": (False, f"{DROP_INS}/10-early.conf"),
+            "C": (True, CONFIG),
+        },
+    )
+    assert Host(tmp_path).runtime("/var/run/cdi").endpoint == "/run/crio/crio.sock"
+    put(
+        tmp_path, f"{DROP_INS}/40-none.conf", "featureGates: null\ncontainerRuntimeEndpoint: null\n"
+    )
+    assert Host(tmp_path).kubelet() == KubeletConfig()
+
+
+def test_the_kubelet_looks_for_drop_ins_only_where_it_is_told(tmp_path: Path) -> None:
+    put(tmp_path, f"{DROP_INS}/10.conf", "featureGates: {A: false}\n")
+    assert gates(tmp_path) == {}
+
+
+def test_arguments_win_over_all_files(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        FLAGS,
+        f'KUBELET_KUBEADM_ARGS="--config-dir {DROP_INS} --container-runtime-endpoint=unix:///b.sock"\n',
+    )
+    put(tmp_path, f"{DROP_INS}/10.conf", "containerRuntimeEndpoint: unix:///a.sock\n")
+    assert Host(tmp_path).kubelet().endpoint == "/b.sock"
+
+
+def test_the_arguments_of_the_running_kubelet_count_and_not_those_of_files(tmp_path: Path) -> None:
+    put(tmp_path, FLAGS, 'KUBELET_KUBEADM_ARGS="--feature-gates=A=false"\n')
+    put(tmp_path, CONFIG, "featureGates: {A: false}\n")
+    put(tmp_path, "/etc/kubelet/mine.json", '{"featureGates": {"B": false}}')
+    run(
+        tmp_path,
+        77,
+        "/usr/bin/kubelet",
+        "--config=/etc/kubelet/mine.json",
+        "--feature-gates",
+        "C=false",
+    )
+    assert Host(tmp_path).kubelet().gates == {
+        "B": (False, "/etc/kubelet/mine.json"),
+        "C": (False, "/proc/77/cmdline"),
+    }
+    run(tmp_path, 77, "kubelet", "--config=mine.json")  # relative to a folder that nobody knows
+    assert gates(tmp_path) == {}
+    run(tmp_path, 77, "kubelet")
+    assert gates(tmp_path) == {}
+
+
+def test_the_kubelets_of_nodes_in_containers_are_not_the_machine_s(tmp_path: Path) -> None:
+    put(tmp_path, CONFIG, "featureGates: {A: false}\n")
+    run(tmp_path, 77, "kubelet", "--feature-gates=B=false", inner="\t12")
+    assert gates(tmp_path) == {"A": False}
+    assert not Host(tmp_path).runs_kubelet()
+    run(tmp_path, 78, "kubelite", name="kubelite")
+    assert Host(tmp_path).runs_kubelet()
+
+
+def test_of_two_kubelets_it_is_not_known_which_is_meant(tmp_path: Path) -> None:
+    put(tmp_path, FLAGS, "--feature-gates=A=false")
+    run(tmp_path, 77, "kubelet", "--feature-gates=B=false")
+    run(tmp_path, 78, "kubelet", "--feature-gates=C=false")
+    assert gates(tmp_path) == {"A": False}
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    put(tmp_path, FLAGS, f"--config-dir={DROP_INS}")
+    (tmp_path / CONFIG.lstrip("/")).mkdir()
+    assert Host(tmp_path).kubelet().unreadable == (
+        f"{CONFIG}: this user may not read it",
+        f"{DROP_INS}: the kubelet's --config-dir is not there, or cannot be read by this user",
+    )
+
+
+def test_an_alias_bomb_and_a_broken_file_set_no_gates(tmp_path: Path) -> None:
+    levels = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 10)]
+    for text in ("\n".join(["l0: &l0 [x]", *levels]), "{"):
+        put(tmp_path, CONFIG, text)
+        assert Host(tmp_path).kubelet() == KubeletConfig(
+            unreadable=(f"{CONFIG}: it is no YAML or JSON",)
+        )
+
+
+def test_a_folder_that_contains_itself_ends(tmp_path: Path) -> None:
+    put(tmp_path, FLAGS, f"--config-dir={DROP_INS}")
+    put(tmp_path, f"{DROP_INS}/10.conf", "featureGates: {A: false}\n")
+    (tmp_path / DROP_INS.lstrip("/") / "again").symlink_to(DROP_INS)
+    assert gates(tmp_path) == {"A": False}
