@@ -60,7 +60,13 @@ class DerivedAttribute:
 
     expression: str
     environment: Environment
+    checked: CheckedAst = field(repr=False)
     value: "Derivation"
+
+    @property
+    def cost(self) -> int:
+        """The highest cost in the API server's estimate, calculated on demand."""
+        return estimate.cost(self.checked, self.environment).high
 
 
 class Derivation(Protocol):
@@ -114,7 +120,7 @@ def compile_attribute(expression: str, environment: Environment = _SCHEDULER) ->
     def derive(device: DeviceValue, cancelled: Check = never) -> DeviceAttribute:
         return device_attribute(exact(device, cancelled))
 
-    return DerivedAttribute(expression, environment, derive)
+    return DerivedAttribute(expression, environment, checked, derive)
 
 
 def _checked(expression: str, environment: Environment) -> CheckedAst:

@@ -125,13 +125,14 @@ def _constraints(one: Given, path: Path) -> Iterator[Finding]:
         yield from _twice(one, inner, constraint)
         for field in ("matchAttribute", "distinctAttribute"):
             name = constraint.get(field)
-            if isinstance(name, str) and name.count("/") == 1 and not _is_attribute(name):
+            if isinstance(name, str) and name.count("/") == 1 and not is_attribute(name):
                 what = f"{_shown(name)} is no name of an attribute"
                 action = "write DOMAIN/NAME: a driver's name, and letters, digits and '_'"
                 yield _refused(one, (*inner, field), what, action)
 
 
-def _is_attribute(name: str) -> bool:
+def is_attribute(name: str) -> bool:
+    """Return whether this is DOMAIN/NAME as attributes are named."""
     domain, _, inner = name.partition("/")
     short = len(inner) <= _LONGEST_IDENTIFIER
     return _is_subdomain(domain, _LONGEST_DRIVER) and short and bool(_IDENTIFIER.fullmatch(inner))

@@ -7,6 +7,7 @@ from dra_driver.check.admin_access import admin_findings, labels_of_namespaces
 from dra_driver.check.api import api_findings
 from dra_driver.check.cluster_objects import is_bare_config, label_findings, object_findings
 from dra_driver.check.configs import capacity_findings, config_findings
+from dra_driver.check.derived import derived_findings
 from dra_driver.check.devices import DevicesOfCluster
 from dra_driver.check.finding import Finding, sorted_findings
 from dra_driver.check.given import Given, Known
@@ -14,7 +15,7 @@ from dra_driver.check.names import names_of
 from dra_driver.check.older_forms import older_findings
 from dra_driver.check.pods import offered_resources, pod_findings
 from dra_driver.check.references import objects, reference_findings
-from dra_driver.check.selectors import selector_findings, unguarded_findings
+from dra_driver.check.selectors import environment, selector_findings, unguarded_findings
 from dra_driver.check.unknown_kinds import is_foreign, unknown_findings
 from dra_driver.model.yaml_documents import NOWHERE, Path, Places
 
@@ -65,6 +66,7 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
         for finding in (*selector_findings(one, known, names), *asked):
             if finding.path not in rewritten:
                 yield finding
+        yield from derived_findings(one, environment(known))
         yield from reference_findings(one, there)
         yield from admin_findings(one, namespaces)
         yield from config_findings(one, known)

@@ -5,17 +5,19 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.cel.reasons.similar import question
 from dra_driver.check.api_values import is_extended
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, Object, at, entries, mapping
 from dra_driver.check.parts import PodPart, is_of_dra, pod_of
+from dra_driver.model.other_resources import Elsewhere, elsewhere
 from dra_driver.model.plugin_resources import (
+    SHARES_OF_MEMORY,
     has_nvidias_runtime,
     is_device_label,
     is_device_resource,
     is_invented_resource,
-    is_share_of_hami,
     likely_resource,
 )
 from dra_driver.model.printable import printable
@@ -27,6 +29,7 @@ _UUIDS = re.compile(
     r"-1|NoDevFiles|(\d+|GPU-[0-9a-f-]+|MIG-[0-9A-Za-z/-]+)(,(\d+|GPU-[0-9a-f-]+|MIG-[0-9A-Za-z/-]+))*"
 )
 _DEVICE_FILES = re.compile(r"/dev/(nvidia.*|dri(/.*)?|kfd|accel.*)")
+_NANO = 10**9
 _POD_SECURITY = "pod-security.kubernetes.io/"
 _AFFINITY = ("affinity", "nodeAffinity")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -55,11 +58,13 @@ def _resources(one: Given, path: Path, container: Object) -> Iterator[Finding]:
             place = (*path, "resources", field, name)
             if is_invented_resource(str(name)):
                 yield _invented(one, place, str(name), amount)
-            elif is_share_of_hami(str(name)):
-                yield _of_hami(one, place, str(name), amount)
             elif is_extended(str(name)) and _is_part(str(amount)):
                 yield _part(one, place, str(name), amount)
-            elif is_device_resource(str(name)) and (field == "limits" or name not in limits):
+            elif field == "requests" and name in limits:
+                continue  # told as a limit
+            elif other := elsewhere(str(name)):
+                yield _of_others(one, place, f"{name}: {amount}", other)
+            elif is_device_resource(str(name)):
                 yield _asked(one, place, str(name), amount)
     for name in wanted:
         differs = _value(limits.get(name, "")) != _value(wanted[name])
@@ -110,7 +115,17 @@ def offered_resources(given: Sequence[Given], known: Known) -> Iterator[str]:
 
 
 def _asked(one: Given, path: Path, name: str, amount: object) -> Finding:
-    message = f"{printable(name)}: {printable(str(amount))} is served by a device plugin, or by a DeviceClass with this extendedResourceName"
+    asked = f"{printable(name)}: {printable(str(amount))}"
+    count = _value(amount)
+    if count == 0:
+        message = f"{asked} asks for no device, and the pod runs on any node"
+        return one.finding("device-plugin", path, message, "leave it out")
+    message = (
+        f"{asked} is served by a device plugin, or by a DeviceClass with this extendedResourceName"
+    )
+    if isinstance(count, int) and count > MAX_RESULTS * _NANO and name != SHARES_OF_MEMORY:
+        action = f"a claim has at most {MAX_RESULTS} devices, and no node has more: ask for fewer, in more pods"
+        return one.finding("device-plugin", path, message, action)
     return one.finding("device-plugin", path, message, _CONVERT)
 
 
@@ -120,16 +135,14 @@ def _part(one: Given, path: Path, name: str, amount: object) -> Finding:
     return one.finding("device-plugin-amount", path, message, action)
 
 
-def _of_hami(one: Given, path: Path, name: str, amount: object) -> Finding:
-    message = f"{printable(name)}: {printable(str(amount))} is a part of a GPU by HAMi's plugin and scheduler"
-    action = "this driver does not limit memory or cores: ask for a MIG device or a whole GPU by a claim, or keep the pod on HAMi's nodes"
-    return one.finding("device-plugin", path, message, action)
+def _of_others(one: Given, path: Path, asked: str, other: Elsewhere) -> Finding:
+    return one.finding("device-plugin", path, f"{printable(asked)} is {other.what}", other.action)
 
 
 def _is_part(text: str) -> bool:
     """Whether this is a quantity that is no whole number."""
     value = _value(text)
-    return isinstance(value, int) and bool(value % 10**9)
+    return isinstance(value, int) and bool(value % _NANO)
 
 
 def _value(amount: object) -> int | str:

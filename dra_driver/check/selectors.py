@@ -4,7 +4,12 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dra_driver.cel.compile import Selector, compile_attribute, compile_selector
+from dra_driver.cel.compile import (
+    DerivedAttribute,
+    Selector,
+    compile_attribute,
+    compile_selector,
+)
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import Aborted, EvaluationError
@@ -77,9 +82,11 @@ def selector_findings(one: Given, known: Known, names: Names) -> Iterator[Findin
 
 def _derived(one: Given, expression: Expression, known: Known) -> Iterator[Finding]:
     try:
-        compile_attribute(expression.text, environment(known))
+        attribute = compile_attribute(expression.text, environment(known))
     except CompileError as error:
         yield _refused(one, expression, error, known)
+        return
+    yield from _cost(one, expression, attribute)
 
 
 def _refused(one: Given, expression: Expression, error: CompileError, known: Known) -> Finding:
@@ -111,7 +118,9 @@ def _compiles_later(expression: Expression, minor: int) -> bool:
     return True
 
 
-def _cost(one: Given, expression: Expression, selector: Selector) -> Iterator[Finding]:
+def _cost(
+    one: Given, expression: Expression, selector: Selector | DerivedAttribute
+) -> Iterator[Finding]:
     if selector.cost > MAX_COST:
         yield one.finding(
             "cel-cost",

@@ -17,21 +17,17 @@ from dra_driver.convert.resources import Choice, NotConverted, Wanted, wanted
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import WORKLOADS, group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import SPEC_PATHS
+from dra_driver.model.other_resources import elsewhere
 from dra_driver.model.plugin_resources import (
     has_nvidias_runtime,
     is_device_resource,
     is_invented_resource,
-    is_share_of_hami,
     likely_resource,
 )
 
 Object = dict[str, Any]
 GPU, SHARED = "gpu", "shared-gpu"
 _LONGEST_LABEL = 63
-_OF_HAMI = (
-    "it is a part of a GPU by HAMi, and this driver limits neither memory nor cores; the container stays on HAMi: ask for a MIG device, "
-    "or for a whole GPU without it"
-)
 _TOLERATION = (
     "nodes with a taint for their devices (nvidia.com/gpu): the API server may have added a toleration for the resource; add it to the "
     "pod if it has none"
@@ -191,12 +187,15 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
     amounts = {**_amounts(resources, "requests"), **_amounts(resources, "limits")}
     models = [(name, amount) for name, amount in amounts.items() if is_invented_resource(name)]
     found = {name: amount for name, amount in amounts.items() if is_device_resource(name)}
-    shares = [name for name in amounts if is_share_of_hami(name)]
-    for name in (*shares, *(one for one in amounts if likely_resource(one))):
-        near = likely_resource(name)
-        reason = f"no plugin offers it (did you mean {near}?); it stays" if near else _OF_HAMI
-        state.left.append(NotConverted(f"{name}: {amounts[name]}", reason))
-    if shares:
+    others = {name: other for name in amounts if (other := elsewhere(name))}
+    for name, other in others.items():
+        reason = f"it is {other.what}, and stays; {other.action}"
+        state.left.append(NotConverted(f"{name}: {amounts[name]:.40}", reason))
+    for name in amounts:
+        if near := likely_resource(name):
+            reason = f"no plugin offers it (did you mean {near}?); it stays"
+            state.left.append(NotConverted(f"{name}: {amounts[name]:.40}", reason))
+    if any(other.is_part for other in others.values()):
         return  # a whole GPU is something else than a part of one
     if models and not any(name.startswith("nvidia.com/") for name in found):
         found["nvidia.com/gpu"] = "1"

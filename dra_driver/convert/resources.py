@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.model.names import DOMAIN
+from dra_driver.model.plugin_resources import SHARES_OF_MEMORY
+from dra_driver.model.quantity import Quantity
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
 _MIG = re.compile(r"nvidia\.com/mig-(?!.*\.shared$)(?P<profile>\d+[cg]\.\d+gb(?:\.[a-z]+)*)")
-_AMOUNT = re.compile(r"0*[1-9][0-9]{0,8}")
-_SHARES_OF_MEMORY = "aliyun.com/gpu-mem"
+_MOST = 10**9
+_NANO = 10**9
 _MEDIA = re.compile(r"\.(me|me\.all|gfx)(?=$)")
 
 
@@ -55,27 +57,44 @@ class NotConverted:
 
 def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
     """Return the request for an amount of a resource of devices."""
-    problem = ""
-    if not _AMOUNT.fullmatch(amount):
-        problem = "the amount must be a whole number from 1"
-    elif int(amount) > MAX_RESULTS and name != _SHARES_OF_MEMORY:
-        problem = f"a claim has at most {MAX_RESULTS} devices"
-    if problem:
+    count = _count(amount)
+    problem = count if isinstance(count, str) else _no_claim(name, count)
+    if isinstance(count, str) or problem:
         return NotConverted(f"{name}: {amount:.40}", problem)
     if found := _MIG.fullmatch(name):
-        return _mig(found["profile"], int(amount), choice)
+        return _mig(found["profile"], count, choice)
     if name.startswith("nvidia.com/mig-"):
         reason = "a profile looks like 1g.5gb; time-shared parts (.shared) are no claims here"
         return NotConverted(f"{name}: {amount}", reason)
     if name.startswith(("nvidia.com/gpu.shared", "aliyun.com/")):
-        return _share(name, int(amount), choice)
+        return _share(name, count, choice)
     vendor = next((one for prefix, one in _VENDORS.items() if name.startswith(prefix)), "")
     if not vendor:
         reason = (
             "the driver does not publish AMD's partitions yet; ask for a whole GPU of class amd-gpu"
         )
         return NotConverted(f"{name}: {amount}", reason)
-    return _of(vendor, int(amount), choice)
+    return _of(vendor, count, choice)
+
+
+def _count(amount: str) -> int | str:
+    """Return the whole number that an amount is, as in 2, 2000m or 1k; else why it is none, as the API server judges it."""
+    try:
+        nanos = Quantity.parse(amount).nanos
+    except ValueError:
+        return "the API server refuses it: the amount is no quantity"
+    if nanos < 0 or nanos % _NANO:
+        return "the API server refuses it: the amount must be a whole number; ask for a share by a claim"
+    return nanos // _NANO
+
+
+def _no_claim(name: str, count: int) -> str:
+    """Return why no claim asks for so many; "" if one does."""
+    if not count:
+        return "it asks for no device, so no claim is needed: leave it out"
+    if count > (_MOST if name == SHARES_OF_MEMORY else MAX_RESULTS):
+        return f"a claim has at most {MAX_RESULTS} devices"
+    return ""
 
 
 _VENDORS: Mapping[str, str] = {
@@ -122,7 +141,7 @@ def _mig(profile: str, count: int, choice: Choice) -> Wanted:
 
 
 def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
-    if name == _SHARES_OF_MEMORY:
+    if name == SHARES_OF_MEMORY:
         return _memory(count, choice)
     if name == "aliyun.com/gpu-count":
         reason = (

@@ -8,6 +8,8 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 
+from dra_driver.model.other_resources import elsewhere
+
 _RESOURCES = re.compile(
     r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/(gpu|[a-z]+_[a-z0-9]+)|gpu\.intel\.com/(i915|xe)"
     r"|habana\.ai/gaudi|aliyun\.com/gpu-(mem|count)"
@@ -16,9 +18,10 @@ _EXAMPLES = (
     *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu"),
     *("gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi", "aliyun.com/gpu-mem"),
 )
+SHARES_OF_MEMORY = "aliyun.com/gpu-mem"
+"""Its amount is in GiB, so it may be larger than the number of devices of a claim."""
 _NEAR = 0.85
 _NEAR_DOMAIN = 0.9
-_OF_HAMI = re.compile(r"nvidia\.com/(gpumem|gpumem-percentage|gpucores)")
 _DEEPEST = 24
 _INVENTED = re.compile(r"(nvidia|amd)\.com/gpu[.-](type|model|product|name|memory|mem)")
 _LABELS = re.compile(
@@ -45,17 +48,12 @@ def likely_resource(name: str) -> str:
 
     A name in another domain than a vendor's must be more similar, as it may be somebody else's.
     """
-    if is_device_resource(name) or is_invented_resource(name) or is_share_of_hami(name):
+    if is_device_resource(name) or is_invented_resource(name) or elsewhere(name):
         return ""
     domain = name.partition("/")[0]
     there = [one for one in _EXAMPLES if one.partition("/")[0] == domain]
     near = difflib.get_close_matches(name, there or _EXAMPLES, 1, _NEAR if there else _NEAR_DOMAIN)
     return near[0] if near else ""
-
-
-def is_share_of_hami(name: str) -> bool:
-    """Return whether HAMi's plugin takes a part of a GPU by this name: memory in MiB, its percentage, or a percentage of the cores."""
-    return _OF_HAMI.fullmatch(name) is not None
 
 
 def asked_in(content: object, path: str = "", levels: int = _DEEPEST) -> Iterator[tuple[str, str]]:

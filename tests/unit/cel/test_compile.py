@@ -164,3 +164,11 @@ def test_other_types_are_no_attributes(
     with pytest.raises(CompileError) as raised:
         compile_attribute(expression, environment)
     assert raised.value.detail == message
+
+
+def test_the_cost_of_a_derived_attribute_is_that_of_a_selector_with_the_same_work() -> None:
+    assert compile_attribute("device.driver").cost == 2
+    assert (
+        compile_attribute('device.driver == "a"').cost
+        == compile_selector('device.driver == "a"').cost
+    )

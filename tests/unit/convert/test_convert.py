@@ -13,6 +13,7 @@ from dra_driver.convert.resources import Choice
 PRODUCTS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "Tesla V100-PCIE-16GB")
 NVIDIA = 'device.attributes["gpu.nvidia.com"]'
 Object = dict[str, Any]
+REFUSED = "the API server refuses it: the amount"
 
 
 def pod(containers: str, spec: str = "{}") -> Object:
@@ -156,18 +157,23 @@ def test_class_and_driver_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("limits", "what", "reason"),
     [
-        ("{nvidia.com/gpu: 0}", "nvidia.com/gpu: 0", "the amount must be a whole number from 1"),
-        ("{nvidia.com/gpu: 500m}", "nvidia.com/gpu: 500m", "the amount must be a whole number"),
+        ("{nvidia.com/gpu: 0}", "nvidia.com/gpu: 0", "it asks for no device, so no claim"),
+        ("{nvidia.com/gpu: '0'}", "nvidia.com/gpu: 0", "it asks for no device, so no claim"),
+        ("{nvidia.com/gpu: 500m}", "nvidia.com/gpu: 500m", f"{REFUSED} must be a whole number"),
+        ("{nvidia.com/gpu: -1}", "nvidia.com/gpu: -1", f"{REFUSED} must be a whole number"),
+        ("{nvidia.com/gpu: one}", "nvidia.com/gpu: one", f"{REFUSED} is no quantity"),
         ("{nvidia.com/gpu: 33}", "nvidia.com/gpu: 33", "a claim has at most 32 devices"),
+        ("{nvidia.com/gpu: 1k}", "nvidia.com/gpu: 1k", "a claim has at most 32 devices"),
+        ("{aliyun.com/gpu-mem: 9e9}", "aliyun.com/gpu-mem: 9e9", "a claim has at most 32"),
         (
             f"{{nvidia.com/gpu: '{'1' * 5000}'}}",
             f"nvidia.com/gpu: {'1' * 40}",
-            "the amount must be a whole number from 1",
+            f"{REFUSED} is no quantity",
         ),
         (
             "{nvidia.com/gpu: \uff12}",
             "nvidia.com/gpu: \uff12",
-            "the amount must be a whole number from 1",
+            f"{REFUSED} is no quantity",
         ),
         ("{nvidia.com/gpu.shared: 2}", "nvidia.com/gpu.shared: 2", "shares are no part of a GPU's"),
         ("{aliyun.com/gpu-count: 1}", "aliyun.com/gpu-count: 1", "it says over how many GPUs"),
@@ -749,6 +755,33 @@ def test_a_share_of_hami_keeps_its_container_as_it_was() -> None:
         "nvidia.com/gpumem: 3000",
         "nvidia.com/gpucores: 30",
     ]
+
+
+@pytest.mark.parametrize("amount", ["2", "'2'", "2000m", "2e0", "0.002k"])
+def test_an_amount_is_the_number_that_the_api_server_reads(amount: str) -> None:
+    assert exactly(f"{{nvidia.com/gpu: {amount}}}")["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "left", "is_changed"),
+    [
+        ("{aws.amazon.com/neuron: 2}", "by the class neuron.aws.com", False),
+        ("{google.com/tpu: 4}", "by the class tpu.google.com", False),
+        ("{qualcomm.com/qaic: 1}", "no DRA driver for them is known", False),
+        ("{nvidia.com/pgpu: 1}", "for a virtual machine", False),
+        ("{gpu.intel.com/i915: 1, gpu.intel.com/xe_monitoring: 1}", "adminAccess: true", True),
+        ("{gpu.intel.com/i915: 1, gpu.intel.com/millicores: 500}", "nobody limits", False),
+        ("{amd.com/gpu: 1, amd.com/gpumem: 4096}", "a part of a GPU by HAMi", False),
+        ("{volcano.sh/vgpu-number: 1}", "a part of a GPU by Volcano", False),
+    ],
+)
+def test_a_resource_of_somebody_else_stays_and_its_server_is_named(
+    limits: str, left: str, is_changed: bool
+) -> None:
+    found = convert(_limited(limits), Choice(), ())
+    (one,) = found.left
+    assert left in one.reason
+    assert found.is_changed is is_changed
 
 
 def test_a_misspelt_resource_is_told() -> None:
