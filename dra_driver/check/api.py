@@ -14,7 +14,13 @@ from dra_driver.check.api_values import REFUSED, value_findings
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, at, entries, mapping, steps
 from dra_driver.check.older_forms import WITHDRAWN, is_older
-from dra_driver.check.parts import devices_path, expressions, is_of_dra, requests
+from dra_driver.check.parts import (
+    devices_path,
+    expressions,
+    is_of_dra,
+    is_pod_template,
+    requests,
+)
 from dra_driver.explain.readable import bad_quantity
 from dra_driver.explain.subject.manifest import KINDS
 from dra_driver.explain.subject.manifest_checks import refusals
@@ -61,6 +67,13 @@ def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
         found, _, action = problem.partition("; ")
         action = action or "write the right apiVersion and kind"
         yield one.finding(rule, path, f"{REFUSED}: {found}", action)
+        return
+    if is_pod_template(one):
+        template = mapping(one.content.get("template"))
+        # As a pod of this name would be.
+        pod = {**template, "metadata": {"name": "p", **mapping(template.get("metadata"))}}
+        yield from _decoded(one, {**pod, "apiVersion": "v1", "kind": "Pod"}, Pod, ("template",))
+        yield from value_findings(one)
         return
     if not is_understood(one.content):
         return

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dra_driver.check.rules import RULES, SEVERITIES, Severity
-from dra_driver.model.printable import printable
-from dra_driver.model.yaml_documents import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +67,3 @@ def sorted_findings(findings: Sequence[Finding], files: Sequence[str]) -> list[F
             SEVERITIES.index(one.severity),
         ),
     )
-
-
-def path_text(path: Path) -> str:
-    """Return the path as the API server writes it: spec.devices.requests[0]."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            name = printable(str(step))
-            text += f".{name}" if text else name
-    return text

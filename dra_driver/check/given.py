@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dra_driver.check.finding import Finding, path_text
+from dra_driver.check.finding import Finding
 from dra_driver.explain.subject.manifest_kinds import kind_of, name_of
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.decoding import Mistake
 from dra_driver.model.names import DOMAIN
-from dra_driver.model.yaml_documents import NOWHERE, Path, Place, Places
+from dra_driver.model.yaml_documents import NOWHERE, Path, Place, Places, path_text
 
 Object = Mapping[str, Any]
 NVIDIA_DRIVER = "gpu.nvidia.com"

@@ -82,10 +82,14 @@ def _selectors(content: Object, path: Path, of_class: str) -> Iterator[Expressio
 
 @dataclass(frozen=True, slots=True)
 class PodPart:
-    """The pod of an object: the object itself, or the template of a workload. `path` leads to metadata and spec."""
+    """The pod of an object: the object itself, or the template of a workload. `path` leads to metadata and spec.
+
+    `is_nested`: it is somewhere in an object of a kind that is not known here, whose controller may add to it.
+    """
 
     path: Path
     content: Object
+    is_nested: bool = False
 
     @property
     def spec(self) -> Object:
@@ -99,14 +103,21 @@ class PodPart:
                 yield (*self.path, *place), one
 
 
+def is_pod_template(one: Given) -> bool:
+    """Return whether the object is a PodTemplate, which only has the template of a pod."""
+    return (one.kind, group_and_version(one.content)[0]) == ("PodTemplate", "")
+
+
 def pod_of(one: Given) -> PodPart | None:
-    """Return the pod of a Pod or of a workload; None for other objects."""
+    """Return the pod of a Pod, a PodTemplate or a workload; None for other objects."""
     group = group_and_version(one.content)[0]
     if (one.kind, group) == ("Pod", ""):
         return PodPart((), one.content)
-    if WORKLOADS.get(one.kind) != group:
-        return None
-    path = (*SPEC_PATHS[one.kind].split("."), "template")
+    path: Path = ("template",)
+    if not is_pod_template(one):
+        if WORKLOADS.get(one.kind) != group:
+            return None
+        path = (*SPEC_PATHS[one.kind].split("."), "template")
     found = at(one.content, path)
     return PodPart(path, found) if isinstance(found, dict) else None
 

@@ -10,7 +10,8 @@ from dra_driver.cel.reasons.similar import question
 from dra_driver.check.api_values import is_extended
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, Object, at, entries, mapping
-from dra_driver.check.parts import PodPart, is_of_dra, pod_of
+from dra_driver.check.parts import PodPart, is_of_dra
+from dra_driver.check.pods_in import pods_in
 from dra_driver.model.other_resources import Elsewhere, elsewhere
 from dra_driver.model.plugin_resources import (
     SHARES_OF_MEMORY,
@@ -37,10 +38,15 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def pod_findings(one: Given, offered: Collection[str]) -> Iterator[Finding]:
-    """Yield what the pod of an object brings along. `offered` are the resources that are known to exist."""
-    pod = pod_of(one)
-    if pod is None:
-        return
+    """Yield what the pods of an object bring along. `offered` are the resources that are known to exist."""
+    for pod in pods_in(one):
+        for finding in _of_pod(one, pod, offered):
+            # What the controller of a custom resource adds may be what is missing.
+            if not (pod.is_nested and finding.rule == "device-plugin-amount"):
+                yield finding
+
+
+def _of_pod(one: Given, pod: PodPart, offered: Collection[str]) -> Iterator[Finding]:
     for path, container in pod.containers():
         yield from _resources(one, path, container)
         yield from _names(one, path, container, offered)

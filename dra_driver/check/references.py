@@ -18,9 +18,9 @@ from dra_driver.check.parts import (
     is_of_dra,
     name_in,
     namespace_of,
-    pod_of,
     requests,
 )
+from dra_driver.check.pods_in import pods_in
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.printable import printable
 from dra_driver.model.yaml_documents import Path
@@ -86,8 +86,7 @@ def _of_cluster(found: Objects, state: ClusterState) -> None:
 def reference_findings(one: Given, there: Objects) -> Iterator[Finding]:
     """Yield the references of an object that lead nowhere."""
     yield from _classes(one, there)
-    pod = pod_of(one)
-    if pod is not None:
+    for pod in pods_in(one):
         yield from _of_pod(one, pod, there)
 
 

@@ -17,7 +17,9 @@ from dra_driver.explain.subject.manifest_kinds import (
 )
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.plugin_resources import asked_in
+from dra_driver.model.pod_templates import pod_templates
 from dra_driver.model.printable import printable
+from dra_driver.model.yaml_documents import path_text
 
 _BUILT_IN = (
     *("", "apps", "batch", "autoscaling", "policy", "extensions", "networking.k8s.io"),
@@ -27,7 +29,7 @@ _BUILT_IN = (
     *("flowcontrol.apiserver.k8s.io", "authentication.k8s.io", "authorization.k8s.io"),
 )
 """The groups of Kubernetes itself. What is looked into of them is in LOOKED_INTO; the rest has nothing to do with devices."""
-LOOKED_INTO = ("ResourceQuota", "ConfigMap", "Node", "Role", "ClusterRole")
+LOOKED_INTO = ("ResourceQuota", "ConfigMap", "Node", "Role", "ClusterRole", "PodTemplate")
 
 
 def is_known(content: Mapping[str, Any]) -> bool:
@@ -78,17 +80,25 @@ def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
                 yield replace(one.finding("not-checked", (), message), subject="the file")
             seen.add(("", one.file))
             continue
-        if not is_known(one.content):
+        known = is_known(one.content)
+        templates = [] if known else [path_text(path) for path, _ in pod_templates(one.content)]
+        if not known:
+            told = tuple(f"{path}." for path in templates)
             for place, name in dict.fromkeys(asked_in(one.content)):
+                if place.startswith(told):
+                    continue  # told with its pod
                 message = f"{place} asks a device plugin for {printable(name)}, or a DeviceClass with this extendedResourceName"
                 action = "a claim is asked for by resourceClaims in the pod spec and resources.claims in the container"
                 yield one.finding("device-plugin", steps(place), message, action)
         kind = (group_and_version(one.content)[0], one.kind)
-        if kind in seen or is_known(one.content) or kind_refusal(one.content, ()):
+        if kind in seen or known or kind_refusal(one.content, ()):
             continue
         seen.add(kind)
-        has_pods = "its pods are not looked at" in passed_over(one.content)
+        has_pods = not templates and "its pods are not looked at" in passed_over(one.content)
         what = "neither it nor its pods are checked" if has_pods else "it is not checked"
+        if templates:
+            more = f" and {len(templates) - 1} more" if len(templates) > 1 else ""
+            what = f"of it only the pods are checked, in {printable(templates[0] or 'spec')}{more}"
         message = f"{one.kind} of {kind[0]}: {what}"
         action = (
             "check the pods that it makes, for example from `kubectl get pods -o yaml`"

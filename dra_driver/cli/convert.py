@@ -15,7 +15,7 @@ from dra_driver.cli import inputs, render
 from dra_driver.cli.destination import Destination
 from dra_driver.cli.machine import fits, product_names
 from dra_driver.cli.over_files import exit_code
-from dra_driver.convert.convert import Converted, convert
+from dra_driver.convert.convert import Converted, as_pods, convert
 from dra_driver.convert.resources import Choice
 from dra_driver.errors import Permanent
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
@@ -80,7 +80,8 @@ def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     if left and not changed:
         code = NOT_DONE
     if chosen.profile and changed:
-        answer = fits(chosen.profile, [document for one in changed for document in one.documents])
+        made = [document for one in changed for document in one.documents]
+        answer = fits(chosen.profile, [pod for document in made for pod in as_pods(document)])
         render.error(answer.text)
         code = code if answer.fits else NOT_DONE
     return COULD_NOT_TELL if failed else code

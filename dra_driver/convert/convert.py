@@ -24,10 +24,16 @@ from dra_driver.model.plugin_resources import (
     is_invented_resource,
     likely_resource,
 )
+from dra_driver.model.pod_templates import CUSTOM_GROUPS, pod_templates
+from dra_driver.model.yaml_documents import Path, path_text
 
 Object = dict[str, Any]
 GPU, SHARED = "gpu", "shared-gpu"
 _LONGEST_LABEL = 63
+_CUSTOM = (
+    "the CustomResourceDefinition must have resourceClaims in its pod templates, in the form of Kubernetes 1.31 or later: one that lacks the field drops it "
+    "without a word. After applying it, look whether the object still has it"
+)
 _TOLERATION = (
     "nodes with a taint for their devices (nvidia.com/gpu): the API server may have added a toleration for the resource; add it to the "
     "pod if it has none"
@@ -98,20 +104,39 @@ def convert(
     """
     title = f"{kind_of(document)} {name_of(document)}"
     made = copy.deepcopy(document)
-    pod = _pod_of(made)
-    if pod is None or not isinstance(pod.get("spec"), dict):
-        return Converted(title, (document,), left=tuple(without_pods(document, choice)))
-    spec = pod["spec"]
+    pods = dict(_pods_of(made))
+    names = set() if taken is None else taken
+    each = [_convert(made, pod["spec"], choice, products, names) for pod in pods.values()]
+    first = [one for found in each for one in found.documents]
+    notes = [one for found in each for one in found.notes]
+    left = [one for found in each for one in found.left]
+    if not pods or is_custom(document):
+        paths = tuple(f"{path_text(path)}." for path in pods)
+        left += [one for one in without_pods(made, choice) if not one.what.startswith(paths)]
+    if first and is_custom(document):
+        notes.append(_CUSTOM)
+    documents = (*first, made) if first else (document,)
+    return Converted(title, documents, tuple(dict.fromkeys(notes)), tuple(left))
+
+
+def _convert(
+    made: Object,
+    spec: Object,
+    choice: Choice,
+    products: Collection[str],
+    taken: MutableSet[tuple[str, str]],
+) -> Converted:
+    """Change the spec of one pod of an object. The documents are what must be made before it; there are none if the pod stays as it was."""
     state = _Pod(choice, partition_of(spec))
     uses = list(_containers(spec, state))
     if not state.asked:
-        return Converted(title, (document,), left=tuple(state.left))
+        return Converted("", (), left=tuple(state.left))
     selected = choice_of_nodes(spec, [one.wanted for one in state.asked], products)
     asked = [
         replace(one, wanted=replace(one.wanted, selectors=(*one.wanted.selectors, *more)))
         for one, more in zip(state.asked, selected.selectors, strict=True)
     ]
-    claims = _claims(made, spec, asked, set() if taken is None else taken)
+    claims = _claims(made, spec, asked, taken)
     for container, found in uses:
         _use(container, [one for one in asked if one.name in found], claims)
     notes = [note for one in asked for note in one.wanted.notes]
@@ -119,22 +144,52 @@ def convert(
         notes.append(_TOLERATION)
     if has_nvidias_runtime(spec):
         notes.append(_RUNTIME)
-    made_first = [_object(made, entry, asked) for entry in claims.values()]
-    left = (*state.left, *selected.left)
-    return Converted(title, (*made_first, made), tuple(dict.fromkeys(notes)), left)
+    made_first = tuple(_object(made, entry, asked) for entry in claims.values())
+    return Converted("", made_first, tuple(notes), (*state.left, *selected.left))
 
 
-def _pod_of(document: Object) -> Object | None:
+def is_custom(document: Object) -> bool:
+    """Return whether this is a custom resource of a group whose templates are those of pods."""
+    return group_and_version(document)[0] in CUSTOM_GROUPS
+
+
+def as_pods(document: Object) -> tuple[Object, ...]:
+    """Return a pod for each template of an object that `explain` does not understand; another object as it is."""
+    if not (is_custom(document) or document.get("kind") == "PodTemplate"):
+        return (document,)
+    metadata = document.get("metadata")
+    outer = metadata if isinstance(metadata, dict) else {}
+    kept = {"namespace": outer["namespace"]} if "namespace" in outer else {}
+    return tuple(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{outer.get('name') or 'pod'}-{number}", **kept},
+            "spec": pod["spec"],
+        }
+        for number, (_, pod) in enumerate(_pods_of(document))
+    )
+
+
+def _pods_of(document: Object) -> Iterator[tuple[Path, Object]]:
+    """Yield each pod, or template of one, that an object has."""
     group = group_and_version(document)[0]
     kind = str(document.get("kind"))
+    if group in CUSTOM_GROUPS:
+        yield from pod_templates(document)
+        return
+    path: Path = ("template",)
     if (kind, group) == ("Pod", ""):
-        return document
-    if WORKLOADS.get(kind) != group:
-        return None
+        path = ()
+    elif WORKLOADS.get(kind) == group:
+        path = (*SPEC_PATHS[kind].split("."), "template")
+    elif (kind, group) != ("PodTemplate", ""):
+        return
     found: Any = document
-    for step in (*SPEC_PATHS[kind].split("."), "template"):
+    for step in path:
         found = found.get(step) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
+    if isinstance(found, dict) and isinstance(found.get("spec"), dict):
+        yield path, found
 
 
 def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
@@ -191,10 +246,10 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
     for name, other in others.items():
         reason = f"it is {other.what}, and stays; {other.action}"
         state.left.append(NotConverted(f"{name}: {amounts[name]:.40}", reason))
-    for name in amounts:
+    for name, amount in amounts.items():
         if near := likely_resource(name):
             reason = f"no plugin offers it (did you mean {near}?); it stays"
-            state.left.append(NotConverted(f"{name}: {amounts[name]:.40}", reason))
+            state.left.append(NotConverted(f"{name}: {amount:.40}", reason))
     if any(other.is_part for other in others.values()):
         return  # a whole GPU is something else than a part of one
     if models and not any(name.startswith("nvidia.com/") for name in found):

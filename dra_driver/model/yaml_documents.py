@@ -14,6 +14,8 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
+from dra_driver.model.printable import printable
+
 MOST_VALUES = 150_000  # in one document
 MOST_TEXT = 3 * 1024 * 1024
 """The most characters in one document: an API server accepts no object above 3 MiB."""
@@ -357,3 +359,15 @@ def _hashable(key: Any, event: Any) -> None:
 
 def _bad(event: Any, problem: str) -> BadDocument:
     return _bad_at(event.start_mark, problem)
+
+
+def path_text(path: Path) -> str:
+    """Return the path as the API server writes it: spec.devices.requests[0]."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            name = printable(str(step))
+            text += f".{name}" if text else name
+    return text

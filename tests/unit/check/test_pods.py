@@ -45,3 +45,71 @@ def test_a_request_without_its_limit_is_told_with_the_resource() -> None:
         f"7 device-plugin-amount: {REFUSED}the request for google.com/tpu is 1, and there is no limit",
         "7 device-plugin: google.com/tpu: 1 is Google's TPUs",
     ]
+
+
+TEMPLATE = """\
+apiVersion: v1
+kind: PodTemplate
+metadata: {name: t}
+template:
+  spec:
+    containers:
+      - name: main
+        resources: {limits: {nvidia.com/gpu: 2}, requests: {memory: much}}
+"""
+JOB = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: j}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      template:
+        spec:
+          resourceClaims: [{name: gpu, resourceClaimName: c}]
+          containers:
+            - name: main
+              resources: {requests: {nvidia.com/gpu: 1}}
+    Worker:
+      template:
+        spec:
+          nodeSelector: {nvidia.com/gpu.product: A100}
+          containers:
+            - name: main
+  elasticPolicy: {resources: {limits: {nvidia.com/gpu: 1}}}
+"""
+SERVICE = """\
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: s}
+spec:
+  predictor:
+    containers:
+      - name: main
+        resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
+
+def test_a_pod_template_is_looked_into() -> None:
+    assert brief(TEMPLATE) == [
+        f"8 device-plugin: nvidia.com/gpu: 2 {SERVED}",
+        f"8 api-value: {REFUSED}spec.containers[main].resources.requests[memory]: 'much' is no quantity; write for example 80Gi, 500m or 1e3",
+    ]
+
+
+def test_the_pods_in_a_custom_resource_are_looked_into() -> None:
+    """What its controller may add is not missed: a request without its limit is no mistake here."""
+    assert brief(JOB) == [
+        "2 not-checked: PyTorchJob of kubeflow.org: of it only the pods are checked, in spec.pytorchReplicaSpecs.Master.template and 1 more",
+        "9 ref-unused: no container uses the claim gpu: its devices are allocated, and nobody sees them",
+        f"12 device-plugin: nvidia.com/gpu: 1 {SERVED}",
+        "16 node-choice: the node is chosen by a label of its devices: nvidia.com/gpu.product: A100",
+        "19 device-plugin: spec.elasticPolicy.resources.limits asks a device plugin for nvidia.com/gpu, or a DeviceClass with this extendedResourceName",
+    ]
+
+
+def test_what_is_no_pod_template_is_told_as_not_looked_into() -> None:
+    assert brief(SERVICE) == [
+        "2 not-checked: InferenceService of serving.kserve.io: neither it nor its pods are checked",
+        "8 device-plugin: spec.predictor.containers[0].resources.limits asks a device plugin for nvidia.com/gpu, or a DeviceClass with this extendedResourceName",
+    ]

@@ -51,7 +51,8 @@ def test_each_is_one_thing(names: str, what: str, is_part: bool) -> None:
         assert found is not None, name
         assert found.what.startswith(what)
         assert found.is_part is is_part
-        assert not (is_device_resource(name) or is_invented_resource(name))
+        assert not is_device_resource(name)
+        assert not is_invented_resource(name)
         assert likely_resource(name) == ""
 
 
