@@ -17,6 +17,8 @@ LEAST_SECONDS = 0.001
 # If something swallows TookTooLong and does not tell `_Timer`, the signal comes again each second.
 AGAIN_SECONDS = 1.0
 _PAGE = resource.getpagesize()
+_WALL = (signal.ITIMER_REAL, signal.SIGALRM)
+_WORK = (signal.ITIMER_PROF, signal.SIGPROF)
 
 T = TypeVar("T")
 
@@ -68,15 +70,17 @@ def uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raise TookTooLong in the block when `seconds` are over. This uses SIGALRM, so it works only in the main thread.
+def at_most(seconds: float, *, of_work: bool = False) -> Iterator[None]:
+    """Raise TookTooLong in the block when `seconds` are over. This uses a signal, so it works only in the main thread.
 
-    A signal is needed because the time may end inside a C function, such as a regular expression.
+    A signal is needed because the time may end inside a C function, such as a regular expression. With `of_work` only the time counts
+    for which the process has a CPU: not what it waits for, and not what other processes of a busy machine take.
     """
-    timer = _Timer()
-    before = signal.signal(signal.SIGALRM, timer.over)
+    clock, number = _WORK if of_work else _WALL
+    timer = _Timer(clock)
+    before = signal.signal(number, timer.over)
     sys.unraisablehook = timer.dropped
-    others = signal.setitimer(signal.ITIMER_REAL, max(seconds, LEAST_SECONDS), AGAIN_SECONDS)
+    others = signal.setitimer(clock, max(seconds, LEAST_SECONDS), AGAIN_SECONDS)
     try:
         yield
     finally:
@@ -85,10 +89,10 @@ def at_most(seconds: float) -> Iterator[None]:
         )
         # If a timer ran before this block, start it again with the time that it had left. It ends later by as long as the block
         # took.
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(clock, 0)
         sys.unraisablehook = timer.hook
-        signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, *others)
+        signal.signal(number, before)
+        signal.setitimer(clock, *others)
     if timer.is_over:
         raise TookTooLong
 
@@ -100,7 +104,8 @@ class _Timer:
     `sys.unraisablehook`. So the signal is asked for again at once, and a block that ends before it comes has taken too long too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: int) -> None:
+        self._clock = clock
         self.is_over = self.is_ended = False
         self.hook = sys.unraisablehook
 
@@ -112,7 +117,7 @@ class _Timer:
     def dropped(self, lost: "sys.UnraisableHookArgs") -> None:
         """Replace `sys.unraisablehook`."""
         if lost.exc_type is TookTooLong:
-            signal.setitimer(signal.ITIMER_REAL, LEAST_SECONDS, AGAIN_SECONDS)
+            signal.setitimer(self._clock, LEAST_SECONDS, AGAIN_SECONDS)
         else:
             self.hook(lost)
 

@@ -49,7 +49,10 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     )
     _add_driver_name(parser)
     add_output(parser, sarif="SARIF 2.1.0")
-    add_timeout(parser, "stop after this time")
+    add_timeout(
+        parser,
+        "stop after this time of work; what other processes of a busy machine take does not count",
+    )
     add_cluster(parser)
 
 
@@ -83,7 +86,10 @@ def add_convert(parser: argparse.ArgumentParser) -> None:
         help="write a file for each file there, instead of standard output",
     )
     parser.add_argument("--force", action="store_true", help="overwrite files in FOLDER")
-    add_timeout(parser, "stop after this time")
+    add_timeout(
+        parser,
+        "stop after this time of work; what other processes of a busy machine take does not count",
+    )
 
 
 def _add_driver_name(parser: argparse.ArgumentParser) -> None:

@@ -9,9 +9,12 @@ from dra_driver.cli.question import only_driver_errors
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.exit_codes import COULD_NOT_TELL, INTERRUPTED
 
+WALL = 10
+"""How many times as long as its work a command may take on a busy machine, or wait for its input."""
+
 
 def exit_code(work: Callable[[], int], seconds: float) -> int:
-    """Run `work` for at most `seconds` (--timeout). Returns its exit code; a failure is written to standard error, and is COULD_NOT_TELL."""
+    """Run `work` for at most `seconds` of work (--timeout). Returns its exit code; a failure is written to standard error, and is COULD_NOT_TELL."""
     try:
         return only_driver_errors(lambda: _in_time(work, seconds))
     except DriverError as error:
@@ -23,9 +26,9 @@ def exit_code(work: Callable[[], int], seconds: float) -> int:
 
 def _in_time(work: Callable[[], int], seconds: float) -> int:
     try:
-        with at_most(seconds):
+        with at_most(seconds * WALL), at_most(seconds, of_work=True):
             return work()
     except TookTooLong as error:
         raise Permanent(
-            f"gave up after {seconds:g} s (--timeout): give more time, or fewer files"
+            f"gave up after {seconds:g} s of work (--timeout), or {seconds * WALL:g} s with what it waited for: give more time, or fewer files"
         ) from error

@@ -221,7 +221,7 @@ def test_wrong_usage_is_64(
         (("none.yaml",), "cannot read the manifest none.yaml: there is no such file"),
         (("a.yaml", "--from", "none"), "cannot read the record none: there is no such file"),
         (("a.yaml", "--kubeconfig", "none"), "none"),
-        (("a.yaml", "--timeout", "0"), "gave up after 0 s (--timeout)"),
+        (("a.yaml", "--timeout", "0"), "gave up after 0 s of work (--timeout)"),
     ],
 )
 def test_what_cannot_be_read_is_2(

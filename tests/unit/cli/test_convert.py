@@ -254,7 +254,7 @@ def test_wrong_usage_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "give files or directories to convert" in capsys.readouterr().err
     file = written(tmp_path, *[pod("{nvidia.com/gpu: 1}")] * 300)
     assert main(["convert", file, "--timeout", "0"]) == 2
-    assert "gave up after 0 s (--timeout)" in capsys.readouterr().err
+    assert "gave up after 0 s of work (--timeout)" in capsys.readouterr().err
 
 
 def test_ctrl_c_is_its_own_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long may a command over files work? What others take of a busy machine is not its time."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dra_driver.cli.limits import TookTooLong, at_most
+from dra_driver.cli.over_files import exit_code
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
+
+OF_ANOTHER = "import time\nend = time.monotonic() + 1.1\nwhile time.monotonic() < end: pass"
+
+
+def let_another_work() -> None:
+    """Wait for a process that takes longer than this one may work."""
+    subprocess.run([sys.executable, "-S", "-c", OF_ANOTHER], check=True)
+
+
+def work_for_ever() -> None:
+    while True:
+        sum(range(1000))
+
+
+def test_only_the_work_of_this_process_counts() -> None:
+    def work() -> int:
+        let_another_work()
+        return DONE
+
+    assert exit_code(work, 1) == DONE
+
+
+def test_work_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(TookTooLong), at_most(0.05, of_work=True):
+        work_for_ever()
+
+
+def test_a_command_that_works_for_too_long_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> int:
+        work_for_ever()
+        return DONE
+
+    assert exit_code(work, 0.05) == COULD_NOT_TELL
+    said = capsys.readouterr().err
+    assert "gave up after 0.05 s of work (--timeout), or 0.5 s with what it waited for" in said
