@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_driver.model.yaml_documents import MOST_TEXT, BadDocument, documents
+from dra_driver.model.yaml_documents import MOST_TEXT, BadDocument, documents, path_text
 
 
 def read(text: str | bytes) -> list[Any]:
@@ -174,3 +174,9 @@ def test_a_mistake_in_a_text_of_a_file_has_the_line_of_the_file() -> None:
     found = BadDocument("it is wrong", line=2, column=3).below(10)
     assert (found.problem, found.line, found.column) == ("it is wrong", 12, 3)
     assert BadDocument("it is wrong").below(10).line == 0
+
+
+def test_a_path_is_written_as_the_api_server_does_it() -> None:
+    assert path_text(("spec", "requests", 0, "name\x1b")) == "spec.requests[0].name\\x1b"
+    assert path_text((0, "a")) == "[0].a"
+    assert path_text(()) == ""
