@@ -16,6 +16,7 @@ from dra_driver.cli.destination import Destination
 from dra_driver.cli.machine import fits, product_names
 from dra_driver.cli.over_files import exit_code
 from dra_driver.convert.convert import Converted, as_pods, convert
+from dra_driver.convert.names import Names
 from dra_driver.convert.resources import Choice
 from dra_driver.errors import Permanent
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
@@ -58,7 +59,7 @@ def _documents(one: Converted) -> Iterator[str]:
 
 def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     choice = Choice(chosen.device_class, chosen.driver_name)
-    taken: set[tuple[str, str]] = set()
+    taken = Names()
     files = []
     failed = False
     for name in inputs.files(names, recursive=chosen.recursive):
@@ -87,7 +88,7 @@ def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     return COULD_NOT_TELL if failed else code
 
 
-def _file(name: str, choice: Choice, taken: set[tuple[str, str]]) -> _File:
+def _file(name: str, choice: Choice, taken: Names) -> _File:
     kept = inputs.Kept()
     try:
         kept.read(name, lambda _content: True)
@@ -98,7 +99,7 @@ def _file(name: str, choice: Choice, taken: set[tuple[str, str]]) -> _File:
         for _, number, document in kept.found
         for one in _flat(document.content, f"{name}, document {number}")
     ]
-    taken |= {_place(one) for one in documents if one.get("kind") in _NAMED}
+    taken.add(_place(one) for one in documents if one.get("kind") in _NAMED)
     objects = [convert(one, choice, product_names(), taken) for one in documents]
     return _File(name, tuple(objects))
 

@@ -7,10 +7,11 @@ requests. Labels of nodes that are about devices become selectors of these reque
 
 import copy
 import re
-from collections.abc import Collection, Iterator, MutableSet, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
 from dra_driver.convert.nodes import choice_of_nodes, partition_of
 from dra_driver.convert.resources import Choice, NotConverted, Wanted, wanted
@@ -96,16 +97,16 @@ def convert(
     document: Object,
     choice: Choice,
     products: Collection[str],
-    taken: MutableSet[tuple[str, str]] | None = None,
+    taken: Names | None = None,
 ) -> Converted:
     """Return what stands in place of an object. `products` are the names of known products, for labels that have them in another spelling.
 
-    `taken` are the namespaces and names that claims and templates have already; those that are made are added.
+    `taken` are the names that claims and templates have already; those that are made are added.
     """
     title = f"{kind_of(document)} {name_of(document)}"
     made = copy.deepcopy(document)
     pods = dict(_pods_of(made))
-    names = set() if taken is None else taken
+    names = Names() if taken is None else taken
     each = [_convert(made, pod["spec"], choice, products, names) for pod in pods.values()]
     first = [one for found in each for one in found.documents]
     notes = [one for found in each for one in found.notes]
@@ -124,7 +125,7 @@ def _convert(
     spec: Object,
     choice: Choice,
     products: Collection[str],
-    taken: MutableSet[tuple[str, str]],
+    taken: Names,
 ) -> Converted:
     """Change the spec of one pod of an object. The documents are what must be made before it; there are none if the pod stays as it was."""
     state = _Pod(choice, partition_of(spec))
@@ -298,9 +299,7 @@ class _Entry:
     is_shared: bool
 
 
-def _claims(
-    document: Object, spec: Object, asked: list[Asked], taken: MutableSet[tuple[str, str]]
-) -> dict[bool, _Entry]:
+def _claims(document: Object, spec: Object, asked: list[Asked], taken: Names) -> dict[bool, _Entry]:
     """Add the entries to the pod: a template for what each pod has alone, and a claim for what they share. By whether it is shared."""
     found_metadata = document.get("metadata")
     metadata = found_metadata if isinstance(found_metadata, dict) else {}
@@ -317,14 +316,7 @@ def _claims(
             for number in range(1, 1000)
             if (one := f"{base}-{number}" if number > 1 else base) not in entries
         )
-        free = next(
-            one
-            for number in range(1, len(taken) + 2)
-            if (namespace, one := f"{name}-{base}-{number}" if number > 1 else f"{name}-{base}")
-            not in taken
-        )
-        taken.add((namespace, free))
-        found[is_shared] = _Entry(entry, free, is_shared)
+        found[is_shared] = _Entry(entry, taken.new(namespace, f"{name}-{base}"), is_shared)
         field_name = "resourceClaimName" if is_shared else "resourceClaimTemplateName"
         there.append({"name": entry, field_name: found[is_shared].object_name})
     return found

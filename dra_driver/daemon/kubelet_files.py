@@ -64,19 +64,20 @@ def kubelet_config(tree: Tree, read: Read) -> KubeletConfig:
 
 
 def kubelets(tree: Tree) -> tuple[str, ...]:
-    """Return the process IDs of the host's kubelets, without those in containers (as in kind's nodes)."""
+    """Return the process IDs of the host's kubelets: of root, and without those in containers (as in kind's nodes)."""
     return tuple(
         number
         for number in filter(str.isdigit, tree.names("/proc"))
         if tree.text(f"/proc/{number}/comm").strip() in PROCESSES
-        and not _is_in_a_container(tree.text(f"/proc/{number}/status"))
+        and _is_of_root_and_of_the_host(tree.text(f"/proc/{number}/status"))
     )
 
 
-def _is_in_a_container(status: str) -> bool:
-    """Whether a process has a number in another PID namespace too."""
-    found = re.search(r"^NSpid:(.*)$", status, re.MULTILINE)
-    return found is not None and len(found[1].split()) > 1
+def _is_of_root_and_of_the_host(status: str) -> bool:
+    """Whether a process is no stranger's of this name, and has no number in another PID namespace."""
+    fields = dict(re.findall(r"^(Uid|NSpid):(.*)$", status, re.MULTILINE))
+    users, numbers = (fields.get(name, "").split() for name in ("Uid", "NSpid"))
+    return set(users) == {"0"} and len(numbers) <= 1
 
 
 class _Found:

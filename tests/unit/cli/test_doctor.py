@@ -228,6 +228,7 @@ def test_a_machine_with_a_kubelet_is_a_node(
     tmp_path: Path, root: Path, capsys: pytest.CaptureFixture[str], path: str
 ) -> None:
     put(tmp_path, path, "kubelet\n")
+    put(tmp_path, "/proc/7/status", "Uid:\t0\t0\t0\t0\n")
     assert main(["doctor", "--root", str(tmp_path), "--json"]) == 1
     found = findings(capsys)
     assert ("warning", "perhaps-no-node") not in found

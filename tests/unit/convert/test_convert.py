@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from dra_driver.convert.convert import Converted, convert
+from dra_driver.convert.names import Names
 from dra_driver.convert.nodes import PARTITION_LABEL
 from dra_driver.convert.resources import Choice
 
@@ -630,7 +631,7 @@ def test_what_is_made_has_a_name_of_its_own() -> None:
         spec = {"containers": [container], "resourceClaims": None}
         return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
 
-    taken = {("", "a-gpu")}
+    taken = Names([("", "a-gpu")])
     names = [
         convert(pod("Pod", **metadata), Choice(), PRODUCTS, taken).documents[0]["metadata"]["name"]
         for metadata in (

@@ -20,11 +20,17 @@ def put(root: Path, path: str, text: str) -> Path:
     return place
 
 
-def run(root: Path, number: int, *words: str, name: str = "kubelet", inner: str = "") -> None:
+def run(
+    root: Path, number: int, *words: str, name: str = "kubelet", inner: str = "", uid: int = 0
+) -> None:
     """Be a process of the host."""
     put(root, f"/proc/{number}/comm", f"{name}\n")
     put(root, f"/proc/{number}/cmdline", "\0".join(words) + "\0")
-    put(root, f"/proc/{number}/status", f"Name:\t{name}\nNSpid:\t{number}{inner}\nThreads:\t9\n")
+    put(
+        root,
+        f"/proc/{number}/status",
+        f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{number}{inner}\nThreads:\t9\n",
+    )
 
 
 def gates(root: Path) -> dict[str, bool]:
@@ -141,6 +147,11 @@ def test_the_kubelets_of_nodes_in_containers_are_not_the_machine_s(tmp_path: Pat
     assert not Host(tmp_path).runs_kubelet()
     run(tmp_path, 78, "kubelite", name="kubelite")
     assert Host(tmp_path).runs_kubelet()
+
+
+def test_the_process_of_a_stranger_is_no_kubelet(tmp_path: Path) -> None:
+    run(tmp_path, 77, "kubelet", "--feature-gates=B=false", uid=1000)
+    assert gates(tmp_path) == {}
 
 
 def test_of_two_kubelets_it_is_not_known_which_is_meant(tmp_path: Path) -> None:
