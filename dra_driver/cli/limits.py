@@ -5,7 +5,7 @@ import gc
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -17,8 +17,10 @@ LEAST_SECONDS = 0.001
 # If something swallows TookTooLong and does not tell `_Timer`, the signal comes again each second.
 AGAIN_SECONDS = 1.0
 _PAGE = resource.getpagesize()
-_WALL = (signal.ITIMER_REAL, signal.SIGALRM)
-_WORK = (signal.ITIMER_PROF, signal.SIGPROF)
+_CLOCKS: Mapping[int, int] = {
+    signal.SIGALRM: signal.ITIMER_REAL,
+    signal.SIGPROF: signal.ITIMER_PROF,
+}
 
 T = TypeVar("T")
 
@@ -70,29 +72,35 @@ def uncollected() -> Iterator[None]:
 
 
 @contextmanager
-def at_most(seconds: float, *, of_work: bool = False) -> Iterator[None]:
-    """Raise TookTooLong in the block when `seconds` are over. This uses a signal, so it works only in the main thread.
+def at_most(seconds: float, *, of_work: float | None = None) -> Iterator[None]:
+    """Raise TookTooLong in the block when `seconds` are over. This uses SIGALRM, so it works only in the main thread.
 
-    A signal is needed because the time may end inside a C function, such as a regular expression. With `of_work` only the time counts
-    for which the process has a CPU: not what it waits for, and not what other processes of a busy machine take.
+    A signal is needed because the time may end inside a C function, such as a regular expression. `of_work` limits besides the seconds for
+    which the process has a CPU (SIGPROF): what it waits for, and what other processes of a busy machine take, is not among them.
     """
-    clock, number = _WORK if of_work else _WALL
-    timer = _Timer(clock)
-    before = signal.signal(number, timer.over)
+    limits = {signal.SIGALRM: seconds}
+    if of_work is not None:
+        limits[signal.SIGPROF] = of_work
+    timer = _Timer()
+    handlers = {number: signal.signal(number, timer.over) for number in limits}
+    others = {number: signal.getitimer(_CLOCKS[number]) for number in limits}
     sys.unraisablehook = timer.dropped
-    others = signal.setitimer(clock, max(seconds, LEAST_SECONDS), AGAIN_SECONDS)
     try:
+        for number, limit in limits.items():
+            signal.setitimer(_CLOCKS[number], max(limit, LEAST_SECONDS), AGAIN_SECONDS)
         yield
     finally:
         timer.is_ended = (
             True  # first: a signal from here on must not keep the rest from being put back
         )
+        for number in limits:
+            signal.setitimer(_CLOCKS[number], 0)
+        sys.unraisablehook = timer.hook
         # If a timer ran before this block, start it again with the time that it had left. It ends later by as long as the block
         # took.
-        signal.setitimer(clock, 0)
-        sys.unraisablehook = timer.hook
-        signal.signal(number, before)
-        signal.setitimer(clock, *others)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+            signal.setitimer(_CLOCKS[number], *others[number])
     if timer.is_over:
         raise TookTooLong
 
@@ -104,20 +112,22 @@ class _Timer:
     `sys.unraisablehook`. So the signal is asked for again at once, and a block that ends before it comes has taken too long too.
     """
 
-    def __init__(self, clock: int) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.is_over = self.is_ended = False
+        self.first = 0
         self.hook = sys.unraisablehook
 
-    def over(self, _number: int, _frame: FrameType | None) -> None:
-        if not self.is_ended:
+    def over(self, number: int, _frame: FrameType | None) -> None:
+        # The signal of the other clock must not interrupt how the block ends.
+        if not self.is_ended and self.first in (0, number):
+            self.first = number
             self.is_over = True
             raise TookTooLong
 
     def dropped(self, lost: "sys.UnraisableHookArgs") -> None:
         """Replace `sys.unraisablehook`."""
-        if lost.exc_type is TookTooLong:
-            signal.setitimer(self._clock, LEAST_SECONDS, AGAIN_SECONDS)
+        if lost.exc_type is TookTooLong and self.first:
+            signal.setitimer(_CLOCKS[self.first], LEAST_SECONDS, AGAIN_SECONDS)
         else:
             self.hook(lost)
 

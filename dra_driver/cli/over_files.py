@@ -25,10 +25,11 @@ def exit_code(work: Callable[[], int], seconds: float) -> int:
 
 
 def _in_time(work: Callable[[], int], seconds: float) -> int:
+    wall = seconds * WALL
     try:
-        with at_most(seconds * WALL), at_most(seconds, of_work=True):
+        with at_most(wall, of_work=seconds):
             return work()
     except TookTooLong as error:
         raise Permanent(
-            f"gave up after {seconds:g} s of work (--timeout), or {seconds * WALL:g} s with what it waited for: give more time, or fewer files"
+            f"gave up after {seconds:g} s of work (--timeout), or {wall:g} s with what it waited for: give more time, or fewer files"
         ) from error

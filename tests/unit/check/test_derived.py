@@ -131,7 +131,7 @@ def test_the_cost_of_each_and_of_all_together_is_limited() -> None:
     assert costs(4, 8) == [
         f"5 cel-cost: {REFUSED}the derived attributes of a claim have an estimated cost of 1,084,408 together, and at most 1,000,000 is allowed"
     ]
-    assert costs(5, 1) == ["11 cel-cost: the API server estimates a cost of 1,355,541"]
+    assert costs(5, 1) == ["11 cel-cost: the API server estimates a cost of 1,355,551"]
 
 
 def test_an_expression_that_does_not_compile_has_no_cost() -> None:

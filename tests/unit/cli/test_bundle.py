@@ -48,6 +48,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(name, raising=False)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         monkeypatch.setenv("HOME", folder)
+        (Path(folder) / "var/lib/kubelet").mkdir(parents=True)
         yield Path(folder)
 
 

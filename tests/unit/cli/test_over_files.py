@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long may a command over files work? What others take of a busy machine is not its time."""
 
+import signal
 import subprocess
 import sys
 
@@ -32,7 +33,7 @@ def test_only_the_work_of_this_process_counts() -> None:
 
 
 def test_work_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(TookTooLong), at_most(0.05, of_work=True):
+    with pytest.raises(TookTooLong), at_most(600, of_work=0.05):
         work_for_ever()
 
 
@@ -44,3 +45,12 @@ def test_a_command_that_works_for_too_long_says_so(capsys: pytest.CaptureFixture
     assert exit_code(work, 0.05) == COULD_NOT_TELL
     said = capsys.readouterr().err
     assert "gave up after 0.05 s of work (--timeout), or 0.5 s with what it waited for" in said
+
+
+def test_both_clocks_are_as_they_were_after_a_block_that_both_end() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF)]
+    for _ in range(20):
+        with pytest.raises(TookTooLong), at_most(0, of_work=0):
+            work_for_ever()
+        assert signal.getitimer(signal.ITIMER_PROF)[0] == 0
+    assert [signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF)] == before
