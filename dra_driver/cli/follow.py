@@ -16,9 +16,16 @@ from dra_driver.errors import DriverError
 from dra_driver.kube.changes import Changes, deciding
 from dra_driver.model.exit_codes import INTERRUPTED
 
-LEAST_REST_SECONDS = 1.0
+LEAST_REST_SECONDS, LONGEST_REST_SECONDS, _DOUBLINGS = 1.0, 30.0, 5
 REST = 4
 """The rest after a reading, in times of the reading's own duration."""
+
+
+def rest_after(seconds: float, failures: int = 0) -> float:
+    """Return how long to rest after a reading of so many seconds; after some that failed, how long until it is tried again."""
+    if failures:
+        return min(LEAST_REST_SECONDS * 2 ** min(failures, _DOUBLINGS), LONGEST_REST_SECONDS)
+    return max(LEAST_REST_SECONDS, REST * seconds)
 
 
 class Output(Protocol):
@@ -43,13 +50,18 @@ class Waits(Protocol):
     def wait(self, *, rest: float) -> None:
         """Wait so many seconds, and then until something has changed since the last call."""
 
+    def assume_change(self) -> None:
+        """Let the next wait end after its rest: a reading failed, so nobody knows what has changed."""
+
 
 def watched(question: Question, served: Sequence[str]) -> Waits:
     """Return what tells about changes in the cluster of the question. `served` are its versions of resource.k8s.io."""
     if question.target is None:
         raise ValueError("a record does not change")
     resources = deciding(served, question.asked.workloads, question.namespace)
-    return Changes(question.target.connection, resources, tell=render.error)
+    # As at the reading: who asks about all namespaces is not content with one.
+    namespace = "" if question.asked.all_namespaces else question.namespace
+    return Changes(question.target.connection, resources, tell=render.error, namespace=namespace)
 
 
 def follow(
@@ -69,7 +81,9 @@ def follow(
             # Between the first reading and the watches something may have changed: so it looks again at once.
             begun = clock()
             while told.look():
-                waits.wait(rest=max(LEAST_REST_SECONDS, REST * (clock() - begun)))
+                if told.failures:
+                    waits.assume_change()
+                waits.wait(rest=rest_after(clock() - begun, told.failures))
                 begun = clock()
     except KeyboardInterrupt:
         pass
@@ -77,7 +91,7 @@ def follow(
 
 
 class _Told:
-    """What was printed so far. `code` is the exit code of the last answer."""
+    """What was printed so far. `code` is the exit code of the last answer, `failures` how many readings have failed since then."""
 
     def __init__(self, question: Question, output: Output, now: Callable[[], datetime]) -> None:
         self._question = question
@@ -86,6 +100,7 @@ class _Told:
         self._last: Answer | None = None
         self._problem = ""
         self.code = INTERRUPTED
+        self.failures = 0
         self.served: tuple[str, ...] = ()
 
     def look(self) -> bool:
@@ -94,7 +109,7 @@ class _Told:
             state, answer = self._question.look()
         except DriverError as error:
             return self._failed(error)
-        self._problem = ""
+        self._problem, self.failures = "", 0
         self.served = state.served
         if answer != self._last:
             if self._last is not None and self._question.output not in render.DOCUMENTS:
@@ -110,6 +125,7 @@ class _Told:
         if self._question.is_settled(None):
             render.error(str(error))
             return False
+        self.failures += 1
         if str(error) != self._problem:
             self._problem = str(error)
             render.error(f"{error}; trying again")

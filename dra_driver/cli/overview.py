@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 from dra_driver.cli import cluster, inputs, render
-from dra_driver.cli.follow import LEAST_REST_SECONDS, REST, Waits
+from dra_driver.cli.follow import Waits, rest_after
 from dra_driver.cli.limits import TookTooLong, at_most
 from dra_driver.cli.question import SEARCHING, GaveUp, only_driver_errors
 from dra_driver.cli.render_overview import MARKS, Look, Row, Sheet, sheet
-from dra_driver.errors import DriverError, Permanent
+from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.explain.subject.labels import BadSelector, LabelSelector, parse_selector
 from dra_driver.kube.changes import Changes, deciding
 from dra_driver.model.cluster import ClusterState
@@ -23,7 +23,7 @@ from dra_driver.overview.cluster import Overview
 from dra_driver.overview.devices import Chosen, devices_of
 from dra_driver.overview.free import FreeDevices, free_of
 from dra_driver.overview.part import Gap
-from dra_driver.overview.rights import CLAIMS, gaps_of
+from dra_driver.overview.rights import CLAIMS, gaps_of, needed
 from dra_driver.overview.steady import Document, steady
 from dra_driver.overview.usage import usage_of
 
@@ -89,9 +89,13 @@ class Asked:
                 self.target = cluster.target(self.chosen)
             except cluster.NoneKnown as error:
                 raise Permanent(f"{error}, or --from with a file of `dra-driver record`") from error
-        # Who may not list the claims of the whole cluster sees those of this namespace.
-        own = getattr(self.chosen, "namespace", "") or self.target.namespace
-        return cluster.read(self.target, namespace=own)
+        return cluster.read(self.target, namespace=self.own_namespace)
+
+    @property
+    def own_namespace(self) -> str:
+        """The namespace whose objects are shown to somebody who may not list those of the whole cluster."""
+        of_context = self.target.namespace if self.target else ""
+        return str(getattr(self.chosen, "namespace", "") or of_context)
 
     def _namespace(self) -> str:
         """Return the namespace that is asked about, "" for all. Only `claims` has one without -n: that of the context."""
@@ -167,9 +171,20 @@ class Printed:
         self._rows: dict[tuple[str, ...], Row] = {}
         self._said: set[str] = set()
         self._table: render.Table | None = None
+        self._problem = ""
+        self.failures = 0
+        """So many readings have failed since the last answer."""
 
     def show(self, document: Document) -> int:
-        """Print the answer; after the first one only the rows that are others."""
+        """Print the answer; after the first one only the rows that are others.
+
+        Raises Temporary if something could not be read now that the last answer has: its rows would look as if they were gone.
+        """
+        if self._last is not None and (lost := _lost(document, self._last)):
+            raise Temporary(lost)
+        if self.failures:
+            render.error("the cluster can be read again")
+        self._problem, self.failures = "", 0
         output = self._asked.chosen.output
         if self._last is None or steady(document) != steady(self._last):
             if output in render.DOCUMENTS:
@@ -198,11 +213,25 @@ class Printed:
         for note in found.notes if there else filter(None, (found.empty,)):
             self.tell(note)
 
+    def failed(self, error: DriverError) -> None:
+        """Say that there is no new answer and why, if this was not said before."""
+        self.failures += 1
+        if str(error) != self._problem:
+            self._problem = str(error)
+            render.error(f"{error}; what is shown may be old; trying again")
+
     def tell(self, text: str) -> None:
         """Print a sentence on standard error, once."""
         if text not in self._said:
             self._said.add(text)
             render.error(text)
+
+
+def _lost(document: Document, last: Document) -> str:
+    """Return what could not be read now, and was read before; "" if there is nothing. One object that cannot be read is no such thing."""
+    before = {gap.resource for gap in last.not_read if not gap.name}
+    lost = (gap for gap in document.not_read if not gap.name and gap.resource not in before)
+    return next(map(_sentence, lost), "")
 
 
 def _differs(row: Row, before: Row | None) -> bool:
@@ -227,7 +256,10 @@ def watched(asked: Asked) -> Waits:
     """Return what tells about changes in the cluster."""
     if asked.target is None:
         raise ValueError("a record does not change")
-    return Changes(asked.target.connection, deciding(asked.served), tell=render.error)
+    resources = [one for one in deciding(asked.served) if one[0] in needed(asked.chosen.command)]
+    return Changes(
+        asked.target.connection, resources, tell=render.error, namespace=asked.own_namespace
+    )
 
 
 def follow(
@@ -247,8 +279,9 @@ def follow(
                 try:
                     code = printed.show(asked.look())
                 except DriverError as error:
-                    printed.tell(f"{error}; trying again")
-                waits.wait(rest=max(LEAST_REST_SECONDS, REST * (clock() - begun)))
+                    printed.failed(error)
+                    waits.assume_change()
+                waits.wait(rest=rest_after(clock() - begun, printed.failures))
     except KeyboardInterrupt:
         pass
     return code

@@ -47,6 +47,10 @@ class Expired(Temporary):
     """The resourceVersion of a watch or a list is too old (410): list again from the start."""
 
 
+class Unreachable(Temporary):
+    """No connection could be made: any other request would fail too."""
+
+
 class NotServed(Temporary):
     """This cluster serves no version of resource.k8s.io that the driver speaks."""
 

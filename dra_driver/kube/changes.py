@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Has something changed in the cluster that decides about devices? Watches tell; what changed is of no interest here.
 
-Each resource has a watch of its own, from the version that its list has now. Only metadata are sent. If a watch breaks, the next
-one begins at a new version, and counts as a change: something may have happened in between. If the right to watch is missing, this
-is told, and a change is assumed every UNWATCHED_SECONDS.
+Each resource has a watch of its own, from the version that its list has now. Only metadata are sent. If a watch breaks or cannot begin,
+this counts as a change, and so does its next beginning: something may have happened in between. Without the right to watch a resource in
+the whole cluster, the objects of one namespace are watched, if there is one. If this right is missing too, it is told, and a change is
+assumed every UNWATCHED_SECONDS.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Lock, Thread
@@ -15,7 +17,8 @@ from urllib.parse import quote
 import urllib3
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import Expired, Invalid, Malformed, NotFound, NotServed
+from dra_driver.kube.base import Forbidden, Invalid, Malformed, NotFound, NotServed
+from dra_driver.kube.cluster import NAMESPACED, in_namespace
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.discovery import DISCOVERY_PATH, WIRES
 from dra_driver.kube.failures import ApiCall
@@ -53,8 +56,19 @@ def deciding(served: Sequence[str], kinds: Sequence[str] = (), namespace: str = 
     return paths
 
 
+def next_pause(pause: float, lasted: float) -> float:
+    """Return the seconds before the next watch: twice as many as before the last one, unless that one lasted for longer than they did.
+
+    So neither a server that is away nor one that ends each watch at once is asked all the time.
+    """
+    return FIRST_PAUSE_SECONDS if lasted > pause else min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
 class Changes:
-    """Watches these resources, as long as its block lasts. `tell` gets a sentence about each that cannot be watched."""
+    """Watches these resources, as long as its block lasts. `tell` gets a sentence about each that cannot be watched.
+
+    `namespace` is the one whose objects are enough for somebody without rights for the whole cluster; "" if there is none.
+    """
 
     def __init__(
         self,
@@ -62,10 +76,12 @@ class Changes:
         resources: Resources,
         *,
         tell: Callable[[str], object],
+        namespace: str = "",
         unwatched_seconds: float = UNWATCHED_SECONDS,
     ) -> None:
         self._transport = Transport(connection)
         self._resources = resources
+        self._namespace = namespace
         self._tell = tell
         self._unwatched_seconds = unwatched_seconds
         self._changed = Event()
@@ -96,30 +112,50 @@ class Changes:
         self._changed.wait(self._unwatched_seconds if self._unwatched else None)
         self._changed.clear()
 
+    def assume_change(self) -> None:
+        """Let the next wait end after its rest."""
+        self._changed.set()
+
     def _watch(self, resource: str, path: str, begun: Event) -> None:
         """Watch one resource until the end. `begun` is set once a change from now on is noticed, or it is known that none is."""
         pause = FIRST_PAUSE_SECONDS
         while not self._stop.is_set():
+            since = time.monotonic()
             try:
-                version = self._version(resource, path)
-                if begun.is_set():
-                    # Not earlier: a change before this version would be noticed by nobody.
-                    self._changed.set()
-                begun.set()
-                self._follow(resource, path, version)
-                pause = FIRST_PAUSE_SECONDS
-            except (NotFound, NotServed):
-                break  # not served: nothing of it can change
+                self._follow_from_now(resource, path, begun)
             except Invalid as error:
-                self._is_unwatched(resource, error)
-                break
-            except Expired:
-                pass
+                inner = self._inner(resource, path) if isinstance(error, Forbidden) else ""
+                if not inner:
+                    self._is_unwatched(resource, error)
+                    break
+                path = inner
+                continue
+            except (NotFound, NotServed):
+                if not begun.is_set():
+                    break  # not served: nothing of it can change
+                # Another release of the server may serve another version: the next reading finds that out.
+                self._changed.set()
             except (DriverError, urllib3.exceptions.HTTPError):
                 begun.set()
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                self._changed.set()
+            pause = next_pause(pause, time.monotonic() - since)
             self._stop.wait(pause)
         begun.set()
+
+    def _follow_from_now(self, resource: str, path: str, begun: Event) -> None:
+        version = self._version(resource, path)
+        if begun.is_set():
+            # Not earlier: a change before this version would be noticed by nobody.
+            self._changed.set()
+        begun.set()
+        self._follow(resource, path, version)
+
+    def _inner(self, resource: str, path: str) -> str:
+        """Return the path of the objects of the namespace; "" if there is none, or it was tried already."""
+        if not self._namespace or resource not in NAMESPACED:
+            return ""
+        inner = in_namespace(path, self._namespace)
+        return "" if inner == path else inner
 
     def _is_unwatched(self, resource: str, error: DriverError) -> None:
         with self._lock:

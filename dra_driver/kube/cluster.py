@@ -3,7 +3,7 @@
 
 A kind may be forbidden, not served, or fail; a single object may be unreadable. Each such gap is noted in
 `ClusterState.not_read`, and the rest is still read. The parameters for drivers are left out: no scheduler reads them. The only
-error is an API server that cannot be reached at all.
+error is an API server that cannot be reached at all, or not any more.
 """
 
 import re
@@ -17,7 +17,14 @@ from urllib.parse import quote
 import msgspec
 
 from dra_driver.errors import DriverError
-from dra_driver.kube.base import Expired, Forbidden, Invalid, NotFound, NotServed
+from dra_driver.kube.base import (
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotServed,
+    Unreachable,
+)
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.decode import Found, Identity
 from dra_driver.kube.discovery import (
@@ -127,6 +134,8 @@ class _Reader:
         try:
             call = ApiCall("get", f"group {GROUP}")
             group = self._transport.request(Exchange(call, "GET", DISCOVERY_PATH))
+        except Unreachable:
+            raise
         except DriverError as error:
             self._note(GROUP, error)
             return ()
@@ -138,6 +147,8 @@ class _Reader:
             call = ApiCall("get", GATES_PATH)
             exchange = Exchange(call, "GET", GATES_PATH, largest_bytes=METRICS_BYTES)
             text = self._transport.fetch(exchange)
+        except Unreachable:
+            raise
         except DriverError as error:
             self._note(GATES_PATH, error)
             return {}
@@ -160,7 +171,7 @@ class _Reader:
         for kind in with_parts(self._scope.workloads):
             group, plural = PLURALS[kind]
             root = f"/apis/{group}/v1" if group else "/api/v1"
-            path = self._in_namespace(f"{root}/{plural}")
+            path = in_namespace(f"{root}/{plural}", self._scope.namespace)
             for found in self._list(plural, StoredWorkload, path=path):
                 yield msgspec.structs.replace(found, kind=kind)
 
@@ -196,6 +207,8 @@ class _Reader:
             except Expired:
                 del self._not_read[before:]
                 continue  # the version of the first page expired before the last page: start again
+            except Unreachable:
+                raise
             except DriverError as error:
                 return self._of_namespace(resource, kind, path, version, error)
         message = f"list {resource}: the list changed between its pages {LIST_RETRIES} times"
@@ -210,7 +223,7 @@ class _Reader:
         message, only_namespace = str(error), ""
         if isinstance(error, Forbidden) and self._scope.namespace and resource in NAMESPACED:
             before = len(self._not_read)
-            there = self._in_namespace(path)
+            there = in_namespace(path, self._scope.namespace)
             if there != path:
                 found = self._list(resource, kind, version=version, path=there)
                 if self._lacks_all(before):
@@ -226,13 +239,6 @@ class _Reader:
 
     def _lacks_all(self, before: int) -> bool:
         return any(not gap.name for gap in self._not_read[before:])
-
-    def _in_namespace(self, path: str) -> str:
-        """Return the path of the same resource in the namespace alone."""
-        root, _, plural = path.rpartition("/")
-        if root.rpartition("/")[0].endswith("/namespaces"):
-            return path
-        return f"{root}/namespaces/{quote(self._scope.namespace, safe='')}/{plural}"
 
     def _loaded(
         self, resource: str, kind: type[Listed], item: Found, version: str
@@ -260,6 +266,14 @@ class _Reader:
 
     def _note(self, resource: str, error: DriverError) -> None:
         self._not_read.append(NotRead(resource=resource, reason=_reason(error), message=str(error)))
+
+
+def in_namespace(path: str, namespace: str) -> str:
+    """Return the path of the same resource in the namespace alone."""
+    root, _, plural = path.rpartition("/")
+    if root.rpartition("/")[0].endswith("/namespaces"):
+        return path
+    return f"{root}/namespaces/{quote(namespace, safe='')}/{plural}"
 
 
 def _reason(error: DriverError) -> NotReadReason:

@@ -22,6 +22,7 @@ from dra_driver.kube.base import (
     NotFound,
     NotServed,
     TooLarge,
+    Unreachable,
 )
 from dra_driver.kube.strict import Undecodable, decode
 
@@ -151,7 +152,14 @@ def unreachable(call: ApiCall, error: Exception, *, proxy: str, source: str) -> 
         step = "the server took the request and was silent: look at its load, retried later"
     else:
         step = f"check that the API server runs and that its address in {source} can be reached from this machine"
-    return Temporary(f"{call}{through}: no answer: {_short(str(error))}; {step}")
+    kind = Unreachable if isinstance(error, _NO_CONNECTION) else Temporary
+    return kind(f"{call}{through}: no answer: {_short(str(error))}; {step}")
+
+
+_NO_CONNECTION = (
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+)
 
 
 def too_slow(call: ApiCall, seconds: float) -> Temporary:

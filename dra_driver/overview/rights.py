@@ -47,6 +47,11 @@ ALWAYS = "resource.k8s.io"
 """The name of the gap if the API server does not say which versions it serves."""
 
 
+def needed(command: str) -> frozenset[str]:
+    """Return the resources that the answer of the command is made of."""
+    return frozenset(_WHAT_LACKS[command])
+
+
 def gaps_of(state: ClusterState, command: str, *, namespace: str = "") -> tuple[Gap, ...]:
     """Return what could not be read and matters for the command, in the order of reading.
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from dra_driver.cli.explain import Output
-from dra_driver.cli.follow import follow, watched
+from dra_driver.cli.follow import follow, rest_after, watched
 from dra_driver.cli.main import main, parser
 from dra_driver.cli.question import Question
 from dra_driver.cli.subjects import asked
@@ -59,6 +59,7 @@ class Steps:
     def __init__(self, *steps: Callable[[], object]) -> None:
         self.left = list(steps)
         self.rests: list[float] = []
+        self.assumed = 0
 
     def __call__(self, _question: Question, served: Sequence[str]) -> Self:
         assert served == ("v1",)
@@ -75,6 +76,9 @@ class Steps:
         if not self.left:
             raise KeyboardInterrupt
         self.left.pop(0)()
+
+    def assume_change(self) -> None:
+        self.assumed += 1
 
 
 def followed(tmp_path: Path, steps: Steps, *words: str, seconds: float = 0.0) -> int:
@@ -144,6 +148,13 @@ def test_a_cluster_that_does_not_answer_for_a_while_is_asked_again(
     captured = capsys.readouterr()
     assert captured.err.count("; trying again\n") == captured.err.count("\n") == 1
     assert "scheduled on node n1" in captured.out
+    # No change of the cluster would tell it to try again.
+    assert (steps.assumed, steps.rests) == (2, [1.0, 2.0, 4.0])
+
+
+def test_it_rests_longer_the_more_readings_have_failed_in_a_row() -> None:
+    assert [rest_after(0.0, failures) for failures in (0, 1, 4, 5, 9000)] == [1, 2, 16, 30, 30]
+    assert [rest_after(10.0, failures) for failures in (0, 1)] == [40, 2]
 
 
 def test_what_is_not_there_at_first_is_an_error(tmp_path: Path, api: FakeApi, capsys) -> None:

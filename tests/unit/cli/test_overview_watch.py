@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
@@ -15,6 +16,8 @@ import pytest
 from dra_driver.cli.main import KUBECTL, KUBECTL_COMMANDS, kubectl, parser
 from dra_driver.cli.overview import Asked, follow, watched
 from dra_driver.explain.subject.labels import EVERYTHING
+from dra_driver.kube import changes
+from dra_driver.kube.transport import Transport
 from dra_driver.testing.fake_api import FakeApi, refusal
 from tests.support.fleet_api import TAINT, device_slice, gpu, held, small_cluster
 
@@ -35,6 +38,7 @@ class Steps:
     def __init__(self, *steps: Callable[[], object]) -> None:
         self.left = list(steps)
         self.rests: list[float] = []
+        self.assumed = 0
 
     def __call__(self, asked: Asked) -> Self:
         assert asked.served == ("v1",)
@@ -51,6 +55,9 @@ class Steps:
         if not self.left:
             raise KeyboardInterrupt
         self.left.pop(0)()
+
+    def assume_change(self) -> None:
+        self.assumed += 1
 
 
 def followed(tmp_path: Path, steps: Steps, *words: str, seconds: float = 0.0) -> int:
@@ -134,17 +141,55 @@ def test_documents_are_printed_when_they_are_others(
     assert json.loads("{" + second)["classes"][1]["free"] == 0
 
 
-def test_a_reading_that_fails_later_is_told_once(
+def test_a_reading_that_fails_later_is_told_once_and_tried_again(
     tmp_path: Path, api: FakeApi, capsys: Printed
 ) -> None:
     def fails() -> None:
         api.faults.add(refusal(403), verb="get", resource="discovery")
 
-    steps = Steps(fails, fails, lambda: None)
+    steps = Steps(fails, fails, lambda: None, fails)
     assert followed(tmp_path, steps, "free") == 0
     said = capsys.readouterr()
-    assert said.err.count("; trying again\n") == 1
+    told = [line.rpartition("; ")[2] for line in said.err.splitlines()]
+    assert told == ["trying again", "dra-driver: the cluster can be read again", "trying again"]
+    assert "; what is shown may be old; " in said.err
     assert said.out.count("\n") == 3
+    # No change of the cluster would tell it to try again.
+    assert (steps.assumed, steps.rests) == (3, [1.0, 2.0, 4.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("code", [403, 500])
+@pytest.mark.parametrize(
+    ("words", "resource"),
+    [
+        (["devices"], "resourceslices"),
+        (["claims", "-A"], "pods"),
+        (["free"], "deviceclasses"),
+        (["usage"], "resourceclaims"),
+    ],
+)
+def test_rows_that_could_only_not_be_read_are_not_gone(
+    tmp_path: Path, api: FakeApi, capsys: Printed, code: int, words: list[str], resource: str
+) -> None:
+    steps = Steps(lambda: api.faults.add(refusal(code), verb="list", resource=resource, times=2))
+    assert followed(tmp_path, steps, *words) == 0
+    said = capsys.readouterr()
+    assert "is gone" not in said.out
+    assert said.out.count("CLA" if words[0] != "devices" else "NODE") == 1
+    assert said.err.startswith("dra-driver: not in the answer: ")
+    assert said.err.endswith("; what is shown may be old; trying again\n")
+
+
+def test_an_object_that_cannot_be_read_does_not_hide_what_changes(
+    tmp_path: Path, api: FakeApi, capsys: Printed
+) -> None:
+    broken = {**device_slice("n2", gpu("gpu-0")), "metadata": {"name": "n2-gpu.example.com"}}
+    broken["spec"]["devices"] = "none"
+    steps = Steps(lambda: api.put("resourceslices", broken))
+    assert followed(tmp_path, steps, "devices") == 3
+    said = capsys.readouterr()
+    assert said.out.endswith("gpu.example.com/n2/gpu-0 is gone\n")
+    assert "resourceslices n2-gpu.example.com could not be read" in said.err
 
 
 def test_the_first_reading_must_succeed(tmp_path: Path, api: FakeApi, capsys: Printed) -> None:
@@ -181,3 +226,101 @@ def test_a_change_is_seen_by_the_watches(tmp_path: Path, api: FakeApi) -> None:
         assert process.wait(SECONDS) == 0
     assert [line.split()[:2] for line in first][1] == ["next", "pending"]
     assert changed.split()[:3] == ["next", "in", "use"]
+
+
+class Outage:
+    """Real watches. The server goes away after the first wait, comes back without its old versions, and then a claim gets a device."""
+
+    def __init__(self, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.api = api
+        self.patched = monkeypatch
+        self.left = [self.goes, self.is_back, self.changes]
+        self.ends = ExitStack()
+
+    def __call__(self, asked: Asked) -> Self:
+        self.waits = watched(asked)
+        return self
+
+    def __enter__(self) -> Self:
+        self.ends.enter_context(self.waits)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ends.close()
+
+    def wait(self, *, rest: float) -> None:
+        if not self.left:
+            raise KeyboardInterrupt
+        step = self.left.pop(0)
+        step()
+        if step != self.goes:
+            self.waits.wait(rest=rest / 100)
+
+    def assume_change(self) -> None:
+        self.waits.assume_change()
+
+    def goes(self) -> None:
+        self.api.close()
+        self.patched.setitem(Transport.__init__.__kwdefaults__, "deadline_seconds", 0.2)
+
+    def is_back(self) -> None:
+        self.patched.undo()
+        self.patched.setattr(changes, "FIRST_PAUSE_SECONDS", 0.01)
+        self.patched.setattr(changes, "LONGEST_PAUSE_SECONDS", 0.02)
+        self.api = FakeApi(store=self.api.store, port=self.api.port)
+        self.api.faults.status(410, verb="watch", times=9)
+        self.ends.enter_context(self.api)
+
+    def changes(self) -> None:
+        self.api.put("resourceclaims", held("new", "gpu-0", pods=("p",)), namespace="team")
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        (["devices"], "n1     gpu.example.com   gpu-0"),
+        (["claims", "-n", "team"], "new        in use"),
+        (["free"], "gpu     1      4"),
+        (["usage"], "team        4        2"),
+    ],
+)
+def test_a_server_that_is_away_and_forgets_its_versions_is_followed_again(
+    tmp_path: Path,
+    api: FakeApi,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Printed,
+    words: list[str],
+    changed: str,
+) -> None:
+    top = parser(words[0], program=KUBECTL, commands=KUBECTL_COMMANDS)
+    chosen = top.parse_args([*words, "-w", "--kubeconfig", str(tmp_path / "config")])
+    assert follow(Asked(chosen, EVERYTHING), watch=Outage(api, monkeypatch)) == 0
+    said = capsys.readouterr()
+    told = [line.rpartition("; ")[2] for line in said.err.splitlines()]
+    assert told == ["trying again", "dra-driver: the cluster can be read again"]
+    assert said.out.splitlines()[-1].startswith(changed)
+    assert "is gone" not in said.out
+
+
+def test_who_may_watch_one_namespace_only_sees_its_changes_at_once(
+    tmp_path: Path, api: FakeApi
+) -> None:
+    top = parser("claims", program=KUBECTL, commands=KUBECTL_COMMANDS)
+    config = str(tmp_path / "config")
+    chosen = top.parse_args(["claims", "-n", "team", "-w", "--kubeconfig", config])
+    asked = Asked(chosen, EVERYTHING)
+    asked.look()
+    before = len(api.requests)
+    for resource in ("pods", "resourceclaims"):
+        api.faults.status(403, verb="list", resource=resource)
+    with watched(asked) as waits:
+        api.put("resourceclaims", held("new", "gpu-0"), namespace="team")
+        waits.wait(rest=0.0)
+    lists = sorted(one.path for one in api.requests[before:] if one.verb == "list")
+    assert [path.partition("?")[0] for path in lists] == [
+        "/api/v1/namespaces/team/pods",
+        "/api/v1/pods",
+        "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims",
+        "/apis/resource.k8s.io/v1/resourceclaims",
+        "/apis/resource.k8s.io/v1/resourceslices",
+    ]

@@ -10,10 +10,10 @@ import pytest
 
 from dra_driver.kube import changes
 from dra_driver.kube.auth import from_kubeconfig
-from dra_driver.kube.changes import Changes, deciding
+from dra_driver.kube.changes import Changes, deciding, next_pause
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.kubeconfig import load_kubeconfig
-from dra_driver.testing.fake_api import CutWatch, FakeApi, WatchLine, refusal
+from dra_driver.testing.fake_api import Answer, CutWatch, FakeApi, WatchLine, refusal
 
 PODS = [("pods", "/api/v1/pods")]
 BOTH = [*PODS, ("nodes", "/api/v1/nodes")]
@@ -128,3 +128,64 @@ def test_without_the_right_to_watch_a_change_is_assumed_now_and_then_and_told(
     (said,) = told
     assert f"{verb} pods" in said
     assert said.endswith("; so it is looked at every 0.05 s")
+
+
+def test_the_objects_of_the_namespace_are_watched_where_those_of_all_are_forbidden(
+    api: FakeApi, connection: Connection
+) -> None:
+    pod = {"metadata": {"name": "p"}}
+    api.faults.status(403, verb="watch", resource="pods")
+    with Changes(connection, PODS, tell=pytest.fail, namespace="team") as watched:
+        while sum(one.verb == "watch" for one in api.requests) < 2:  # noqa: PLR2004
+            watched.wait(rest=0.0)
+            watched.assume_change()
+        watched.wait(rest=0.0)
+        assert changed(watched, lambda: api.put("pods", pod, namespace="team"))
+    paths = [one.path.partition("?")[0] for one in api.requests if one.verb == "watch"]
+    assert paths == ["/api/v1/pods", "/api/v1/namespaces/team/pods"]
+
+
+def test_where_the_namespace_is_forbidden_too_or_there_is_none_it_is_told(
+    api: FakeApi, connection: Connection
+) -> None:
+    told: list[str] = []
+    api.faults.status(403, verb="list", resource="*", times=3)
+    with Changes(connection, BOTH, tell=told.append, namespace="team", unwatched_seconds=0.05):
+        assert sorted(one.partition(" at ")[0] for one in told) == ["list nodes", "list pods"]
+
+
+def test_a_resource_that_is_not_served_any_more_counts_as_a_change(
+    api: FakeApi, connection: Connection
+) -> None:
+    paths = [("resourceslices", "/apis/resource.k8s.io/v1/resourceslices")]
+    api.faults.add(CutWatch(), verb="watch", resource="resourceslices")
+    with Changes(connection, paths, tell=pytest.fail) as watched:
+        api.serve("v1beta1")
+        api.put("resourceslices", {"metadata": {"name": "s"}, "spec": {"driver": "d"}})
+        assert changed(watched, lambda: None)
+        assert changed(watched, lambda: None)
+
+
+def test_a_change_that_is_assumed_ends_the_wait(api: FakeApi, connection: Connection) -> None:
+    with Changes(connection, PODS, tell=pytest.fail) as watched:
+        assert changed(watched, watched.assume_change)
+
+
+def test_a_watch_that_ends_at_once_begins_again_later_and_later(
+    api: FakeApi, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [next_pause(1.0, lasted) for lasted in (0.0, 1.0, 1.5)] == [0.02, 0.02, 0.01]
+    monkeypatch.setattr(changes, "LONGEST_PAUSE_SECONDS", 30.0)
+    assert [next_pause(pause, 0.0) for pause in (1.0, 8.0, 16.0, 30.0)] == [2.0, 16.0, 30.0, 30.0]
+    pauses: list[float] = []
+
+    def recorded(pause: float, _lasted: float) -> float:
+        pauses.append(pause)
+        return pause + 0.001
+
+    monkeypatch.setattr(changes, "next_pause", recorded)
+    api.faults.add(Answer(200, body=b""), verb="watch", times=5)
+    with Changes(connection, PODS, tell=pytest.fail) as watched:
+        while len(pauses) < 5:
+            watched.wait(rest=0.0)
+    assert pauses == pytest.approx([0.01, 0.011, 0.012, 0.013, 0.014])

@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from dra_driver.errors import DriverError, Temporary
+from dra_driver.kube.base import Unreachable
 from dra_driver.kube.cluster import Scope, read_cluster
 from dra_driver.kube.connection import Connection
+from dra_driver.kube.transport import Transport
 from dra_driver.model.api.core import Namespace
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.cluster import ClusterState, NotRead
@@ -248,3 +250,32 @@ def test_budgets_are_read_and_are_no_gap_without_the_right() -> None:
         without = read(api)
     assert [one.status.disruptions_allowed for one in state.pod_disruption_budgets] == [2]
     assert (without.pod_disruption_budgets, without.not_read) == ((), ())
+
+
+class Leaves:
+    """Credentials; while the headers of the chosen request are made, the server goes away."""
+
+    def __init__(self, api: FakeApi, request: int) -> None:
+        self.api = api
+        self.left = request
+
+    def headers(self) -> dict[str, str]:
+        self.left -= 1
+        if self.left == 0:
+            self.api.close()
+        return {}
+
+    def forget(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("request_number", [2, 3, 4, 9])
+def test_a_server_that_goes_away_meanwhile_is_an_error_at_once(
+    request_number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of ten requests would wait for it, and the answer would look like that of a cluster without devices."""
+    monkeypatch.setitem(Transport.__init__.__kwdefaults__, "deadline_seconds", 0.5)
+    with FakeApi() as api:
+        connection = Connection(api.url, credentials=Leaves(api, request_number))
+        with pytest.raises(Unreachable, match="Connection refused"):
+            read_cluster(connection)
