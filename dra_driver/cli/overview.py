@@ -12,23 +12,30 @@ from dra_driver.cli import cluster, inputs, render
 from dra_driver.cli.follow import Waits, rest_after
 from dra_driver.cli.limits import TookTooLong, at_most
 from dra_driver.cli.question import SEARCHING, GaveUp, only_driver_errors
-from dra_driver.cli.render_overview import MARKS, Look, Row, Sheet, sheet
+from dra_driver.cli.render_overview import MARKS, Look, Row, Sheet, sentence, sheet
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.explain.subject.labels import BadSelector, LabelSelector, parse_selector
 from dra_driver.kube.changes import Changes, deciding
+from dra_driver.kube.discovery import HOW_TO_SERVE
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, INTERRUPTED, WITH_RESERVATION
 from dra_driver.overview.claims import claims_of
 from dra_driver.overview.cluster import Overview
 from dra_driver.overview.devices import Chosen, devices_of
-from dra_driver.overview.free import FreeDevices, free_of
+from dra_driver.overview.free import FreeDevices, free_of, took_too_long
 from dra_driver.overview.part import Gap
-from dra_driver.overview.rights import CLAIMS, gaps_of, needed
+from dra_driver.overview.rights import (
+    CLAIMS,
+    USAGE,
+    USAGE_OF_NODES,
+    gaps_of,
+    needed,
+    nothing_served,
+)
 from dra_driver.overview.steady import Document, steady
 from dra_driver.overview.usage import usage_of
 
 WIDE = "wide"
-ROLES_PAGE = "docs/kubectl-dra.md"
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -76,7 +83,12 @@ class Asked:
         self.served = state.served
         overview = Overview(state)
         namespace = self._namespace()
-        gaps = gaps_of(overview.state, self.chosen.command, namespace=namespace)
+        if (gap := nothing_served(state)) is not None:
+            step = f"; {HOW_TO_SERVE}" if gap.reason == "not_served" else ""
+            raise Permanent(
+                f"this cluster (Kubernetes {state.kubernetes_version}) shows no devices and no claims: {gap.message}{step}"
+            )
+        gaps = gaps_of(overview.state, self.topic, namespace=namespace)
         self._check(overview)
         limits = Chosen(self.chosen.node, self.chosen.driver, namespace, self.labels)
         return self._answer(overview, limits, gaps)
@@ -96,6 +108,13 @@ class Asked:
         """The namespace whose objects are shown to somebody who may not list those of the whole cluster."""
         of_context = self.target.namespace if self.target else ""
         return str(getattr(self.chosen, "namespace", "") or of_context)
+
+    @property
+    def topic(self) -> str:
+        """What the answer is about, for the rights that it needs."""
+        of_nodes = self.chosen.node or getattr(self.chosen, "by", "") == "node"
+        command = str(self.chosen.command)
+        return USAGE_OF_NODES if command == USAGE and of_nodes else command
 
     def _namespace(self) -> str:
         """Return the namespace that is asked about, "" for all. Only `claims` has one without -n: that of the context."""
@@ -193,10 +212,8 @@ class Printed:
                 self._show(sheet(document, self._asked.columns))
         self._last = document
         for gap in document.not_read:
-            self.tell(_sentence(gap))
-        if isinstance(document, FreeDevices) and not all(
-            one.is_complete for one in document.classes
-        ):
+            self.tell(sentence(gap))
+        if isinstance(document, FreeDevices) and any(map(took_too_long, document.classes)):
             return COULD_NOT_TELL
         return WITH_RESERVATION if document.not_read else DONE
 
@@ -231,21 +248,11 @@ def _lost(document: Document, last: Document) -> str:
     """Return what could not be read now, and was read before; "" if there is nothing. One object that cannot be read is no such thing."""
     before = {gap.resource for gap in last.not_read if not gap.name}
     lost = (gap for gap in document.not_read if not gap.name and gap.resource not in before)
-    return next(map(_sentence, lost), "")
+    return next(map(sentence, lost), "")
 
 
 def _differs(row: Row, before: Row | None) -> bool:
     return before is None or row.said != before.said
-
-
-def _sentence(gap: Gap) -> str:
-    what = f"{gap.resource} {gap.name}".rstrip()
-    if not gap.role:
-        return f"not in the answer: {gap.lacks}; {what} could not be read: {gap.message}"
-    return (
-        f"not in the answer: {gap.lacks}; you may not {gap.verb} {what}. The ClusterRole …-{gap.role} of the driver's chart "
-        f"gives this right ({ROLES_PAGE})"
-    )
 
 
 def _once(asked: Asked) -> int:
@@ -256,7 +263,7 @@ def watched(asked: Asked) -> Waits:
     """Return what tells about changes in the cluster."""
     if asked.target is None:
         raise ValueError("a record does not change")
-    resources = [one for one in deciding(asked.served) if one[0] in needed(asked.chosen.command)]
+    resources = [one for one in deciding(asked.served) if one[0] in needed(asked.topic)]
     return Changes(
         asked.target.connection, resources, tell=render.error, namespace=asked.own_namespace
     )

@@ -19,6 +19,7 @@ from dra_driver.overview.devices import (
     TaintOfDevice,
 )
 from dra_driver.overview.free import FreeDevices, FreeOfClass
+from dra_driver.overview.part import Gap
 from dra_driver.overview.steady import Document
 from dra_driver.overview.usage import DeviceUsage, UsageRow
 from dra_driver.overview.values import bare
@@ -27,6 +28,7 @@ NONE, ALL, UNKNOWN = "<none>", "<all>", "<unknown>"
 MARKS = {FREE: GREEN, OK: GREEN, WARNING: YELLOW, PENDING: YELLOW, UNHEALTHY: RED}
 """The colours of cells."""
 CUT = "…"
+ROLES_PAGE = "docs/kubectl-dra.md"
 _SHOWN = 2
 _GIB = 2**30
 
@@ -57,6 +59,17 @@ class Look:
     now: datetime
     wide: bool = False
     namespaces: bool = False
+
+
+def sentence(gap: Gap) -> str:
+    """Return what an answer lacks, why, and who gives the right."""
+    what = f"{gap.resource} {gap.name}".rstrip()
+    if not gap.role:
+        return f"not in the answer: {gap.lacks}; {what} could not be read: {gap.message}"
+    return (
+        f"not in the answer: {gap.lacks}; you may not {gap.verb} {what}. The ClusterRole …-{gap.role} of the driver's chart "
+        f"gives this right ({ROLES_PAGE})"
+    )
 
 
 def sheet(document: Document, look: Look) -> Sheet:
@@ -164,18 +177,17 @@ def _free(document: FreeDevices, look: Look) -> Sheet:
 def _class(one: FreeOfClass, look: Look) -> tuple[str, ...]:
     nodes = _names(one.nodes, look) if look.wide else str(len(one.nodes))
     products = [f"{two.product or UNKNOWN} x{two.free}" for two in one.products]
-    cells = (
-        *(one.device_class, str(one.free) if one.is_complete else UNKNOWN, str(one.matching)),
-        *(ALL if one.all_nodes else nodes, one.largest_memory or NONE, _names(products, look)),
-    )
-    if not look.wide:
-        return cells
-    more = str(one.partly_free), str(one.on_closed_nodes), one.extended_resource or NONE
-    return *cells, *more
+    offers = ALL if one.all_nodes else nodes, one.largest_memory or NONE, _names(products, look)
+    counts = str(one.partly_free), str(one.on_closed_nodes)
+    if not one.is_complete:
+        offers, counts = (UNKNOWN,) * len(offers), (UNKNOWN,) * len(counts)
+    free = str(one.free) if one.is_complete else UNKNOWN
+    cells = (one.device_class, free, str(one.matching), *offers)
+    return (*cells, *counts, one.extended_resource or NONE) if look.wide else cells
 
 
 def _class_notes(one: FreeOfClass) -> Iterator[str]:
-    if one.on_closed_nodes:
+    if one.on_closed_nodes and one.is_complete:
         are = "device is" if one.on_closed_nodes == 1 else "devices are"
         yield f"class {one.device_class}: {one.on_closed_nodes} more {are} free, on nodes that are cordoned or not ready"
     if one.problem:

@@ -5,6 +5,7 @@ import argparse
 
 from dra_driver import PROJECT, __version__
 from dra_driver.cli import cluster, inputs, render
+from dra_driver.cli.render_overview import sentence
 from dra_driver.errors import DriverError
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import DONE, WITH_RESERVATION
@@ -30,7 +31,7 @@ def run(chosen: argparse.Namespace) -> int:
     if problem:
         render.error(f"the version of the cluster is not known: {problem}")
     for gap in found.not_read:
-        render.error(f"could not be read: {gap.message}")
+        render.error(sentence(gap))
     return WITH_RESERVATION if problem or found.not_read else DONE
 
 
@@ -51,7 +52,7 @@ def _show(found: ClusterVersion) -> None:
     for driver in found.drivers:
         render.line(render.plain(f"driver: {_driver(driver)}"))
     if not found.drivers:
-        render.line("driver: none publishes devices")
+        render.line("driver: not known" if found.not_read else "driver: none publishes devices")
 
 
 def _driver(one: DriverOfCluster) -> str:

@@ -43,6 +43,10 @@ WITHOUT_CLAIMS = (
     "pods of such a cluster get devices by the extended resources in their containers' limits and not by claims "
     "(docs/older-clusters.md)"
 )
+HOW_TO_SERVE = (
+    "on Kubernetes 1.34 and later it is on by default, on 1.32 and 1.33 enable the feature gate DynamicResourceAllocation and start "
+    f"the API server with --runtime-config={GROUP}/v1beta1=true"
+)
 WIRES: tuple[Wire, ...] = (Wire("v1"), Wire("v1beta2"), Wire("v1beta1"))
 """The versions that the driver knows, newest first."""
 
@@ -73,7 +77,6 @@ def not_served(server: str, found: str) -> NotServed:
     """The error for a cluster without dynamic resource allocation."""
     spoken = ", ".join(wire.version for wire in WIRES)
     return NotServed(
-        f"{server} does not serve {GROUP} in a version that this driver speaks ({spoken}): {found}; on Kubernetes 1.34 and "
-        f"later it is on by default, on 1.32 and 1.33 enable the feature gate DynamicResourceAllocation and start the API "
-        f"server with --runtime-config={GROUP}/v1beta1=true; {WITHOUT_CLAIMS}"
+        f"{server} does not serve {GROUP} in a version that this driver speaks ({spoken}): {found}; {HOW_TO_SERVE}; "
+        f"{WITHOUT_CLAIMS}"
     )

@@ -98,11 +98,16 @@ class Overview:
         reason = self.against(device)
         if reason is not None:
             return _STATES.get(type(reason), NOT_USABLE)
-        if any(not gap.name for gap in self.state.gaps("resourceclaims")):
+        if not self.knows_holders:
             return NOT_KNOWN
         if not self.is_open(device):
             return NODE_CLOSED
         return PARTLY_FREE if self.fleet.held.shares.get(device.id) else FREE
+
+    @cached_property
+    def knows_holders(self) -> bool:
+        """Whether the claims of the whole cluster were read."""
+        return all(gap.name for gap in self.state.gaps("resourceclaims"))
 
     def is_shared(self, device: SliceDevice) -> bool:
         """Return whether several claims can have shares of the device in this cluster."""

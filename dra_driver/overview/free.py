@@ -40,7 +40,8 @@ class FreeOfClass(Part, frozen=True, kw_only=True):
     `matching` devices belong to it, and `free` of them a new claim could get: the whole device, or of `partlyFree` ones a share. They are
     on `nodes`; devices for all nodes are on none of them, and `allNodes` is set. `onClosedNodes` devices are free too, but all nodes that
     can use them are cordoned or not ready. `largestMemory` is the most memory that one claim could get. `problem` says why the class
-    gives no devices, or may not. If it took too long to find out, the answer is not `isComplete`.
+    gives no devices, or may not. If it took too long to find out, or who has the devices could not be read, the answer is not
+    `isComplete`: fewer or more may be free.
     """
 
     device_class: str
@@ -104,8 +105,17 @@ def _row(
         largest_memory=_largest(overview, could),
         products=tuple(_products(overview, could)),
         problem="; ".join(map(_said, problems)),
-        is_complete=not any(isinstance(problem, CouldNotTell) for problem in problems),
+        is_complete=overview.knows_holders and not _gave_up(problems),
     )
+
+
+def _gave_up(problems: Iterable[Verdict]) -> bool:
+    return any(isinstance(problem, CouldNotTell) for problem in problems)
+
+
+def took_too_long(one: FreeOfClass) -> bool:
+    """Return whether the answer is not complete although all could be read."""
+    return not one.is_complete and bool(one.problem)
 
 
 def _matching(

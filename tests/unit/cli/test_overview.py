@@ -270,8 +270,8 @@ def test_a_right_that_is_missing(live: Command, api: FakeApi, capsys: Printed) -
     said = capsys.readouterr()
     assert said.out == DEVICES
     assert said.err == (
-        "dra-driver: not in the answer: the nodes of devices with a node selector; you may not list nodes. The ClusterRole …-explain "
-        "of the driver's chart gives this right (docs/kubectl-dra.md)\n"
+        "dra-driver: not in the answer: which nodes are cordoned, and the nodes of devices with a node selector; you may not list nodes. "
+        "The ClusterRole …-explain of the driver's chart gives this right (docs/kubectl-dra.md)\n"
     )
 
 
@@ -318,7 +318,7 @@ def test_an_object_that_cannot_be_read(live: Command, api: FakeApi, capsys: Prin
     said = capsys.readouterr()
     assert said.out == DEVICES
     assert said.err.startswith(
-        "dra-driver: not in the answer: the devices; resourceslices broken could not be read: "
+        "dra-driver: not in the answer: the devices of this slice; resourceslices broken could not be read: "
     )
 
 
@@ -358,7 +358,7 @@ def test_a_search_that_takes_too_long(
     monkeypatch.setattr("dra_driver.cli.overview.SEARCHING", 0)
     assert dra("free", "--timeout", "60") == 2
     said = capsys.readouterr()
-    assert said.out.splitlines()[1].split() == ["gpu", "<unknown>", "0", "0", "<none>", "<none>"]
+    assert said.out.splitlines()[1].split() == ["gpu", "<unknown>", "0", *["<unknown>"] * 3]
     assert "class gpu: could not tell (timeout): a selector took too long\n" in said.err
 
     def hangs(*_: object, **__: object) -> None:

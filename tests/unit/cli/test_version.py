@@ -78,13 +78,28 @@ def test_slices_that_may_not_be_read(tmp_path: Path, capsys: Printed) -> None:
 
     assert served(tmp_path, refuse) == 3
     said = capsys.readouterr()
-    assert said.out.endswith("resource.k8s.io: v1\ndriver: none publishes devices\n")
-    assert "could not be read: list resourceslices" in said.err
+    assert said.out.endswith("resource.k8s.io: v1\ndriver: not known\n")
+    assert said.err == (
+        "dra-driver: not in the answer: the drivers; you may not list resourceslices. The ClusterRole …-user-cluster of the driver's "
+        "chart gives this right (docs/kubectl-dra.md)\n"
+    )
 
 
 def test_a_cluster_without_claims(tmp_path: Path, capsys: Printed) -> None:
-    assert served(tmp_path, lambda api: api.serve()) == 3
-    assert "resource.k8s.io: not served; see docs/older-clusters.md\n" in capsys.readouterr().out
+    assert served(tmp_path, lambda api: api.serve()) == 0
+    said = capsys.readouterr()
+    assert "resource.k8s.io: not served; see docs/older-clusters.md\n" in said.out
+    assert said.err == ""
+
+
+def test_a_cluster_that_does_not_say_what_it_serves(tmp_path: Path, capsys: Printed) -> None:
+    def refuse(api: FakeApi) -> None:
+        api.faults.add(refusal(500), verb="get", resource="discovery", after=1, times=9)
+
+    assert served(tmp_path, refuse) == 3
+    said = capsys.readouterr()
+    assert said.out.endswith("driver: not known\n")
+    assert said.err.startswith("dra-driver: not in the answer: its versions, and the drivers; ")
 
 
 def test_a_driver_of_the_network_has_no_nodes(tmp_path: Path, capsys: Printed) -> None:

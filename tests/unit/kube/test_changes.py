@@ -136,7 +136,7 @@ def test_the_objects_of_the_namespace_are_watched_where_those_of_all_are_forbidd
     pod = {"metadata": {"name": "p"}}
     api.faults.status(403, verb="watch", resource="pods")
     with Changes(connection, PODS, tell=pytest.fail, namespace="team") as watched:
-        while sum(one.verb == "watch" for one in api.requests) < 2:  # noqa: PLR2004
+        while sum(one.verb == "watch" for one in api.requests) < 2:
             watched.wait(rest=0.0)
             watched.assume_change()
         watched.wait(rest=0.0)
