@@ -177,13 +177,13 @@ def _free(document: FreeDevices, look: Look) -> Sheet:
 def _class(one: FreeOfClass, look: Look) -> tuple[str, ...]:
     nodes = _names(one.nodes, look) if look.wide else str(len(one.nodes))
     products = [f"{two.product or UNKNOWN} x{two.free}" for two in one.products]
-    offers = ALL if one.all_nodes else nodes, one.largest_memory or NONE, _names(products, look)
-    counts = str(one.partly_free), str(one.on_closed_nodes)
-    if not one.is_complete:
-        offers, counts = (UNKNOWN,) * len(offers), (UNKNOWN,) * len(counts)
-    free = str(one.free) if one.is_complete else UNKNOWN
+    found = (
+        *(str(one.free), ALL if one.all_nodes else nodes, one.largest_memory or NONE),
+        *(_names(products, look), str(one.partly_free), str(one.on_closed_nodes)),
+    )
+    free, *offers, partly, closed = found if one.is_complete else (UNKNOWN,) * len(found)
     cells = (one.device_class, free, str(one.matching), *offers)
-    return (*cells, *counts, one.extended_resource or NONE) if look.wide else cells
+    return (*cells, partly, closed, one.extended_resource or NONE) if look.wide else cells
 
 
 def _class_notes(one: FreeOfClass) -> Iterator[str]:
