@@ -143,6 +143,7 @@ def heading(text: str) -> None:
 
 
 def colored() -> bool:
-    """Return whether to use colours: standard output is a terminal that has them, and NO_COLOR is not set."""
+    """Return whether to use colours: standard output is a terminal that has them, and NO_COLOR is not set to any text (no-color.org)."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    has_them = os.environ.get("TERM", "") not in ("", "dumb")
+    return terminal and has_them and not os.environ.get("NO_COLOR")

@@ -75,7 +75,14 @@ def test_without_standard_output_nothing_is_written() -> None:
 
 @pytest.mark.parametrize(
     ("environment", "colored"),
-    [({"TERM": "xterm"}, 1), ({"TERM": "dumb"}, 0), ({"TERM": "xterm", "NO_COLOR": "1"}, 0)],
+    [
+        ({"TERM": "xterm"}, 1),
+        ({"TERM": "dumb"}, 0),
+        ({"TERM": ""}, 0),
+        ({}, 0),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, 0),
+        ({"TERM": "xterm", "NO_COLOR": ""}, 1),
+    ],
 )
 def test_only_a_terminal_that_has_colours_gets_them(
     environment: dict[str, str], colored: int
