@@ -123,6 +123,8 @@ class _Writer:
             yield from self._wrapped(str(verdict), 2)
         for device in claim.allocated:
             yield from self._wrapped(f"has {device} for request {device.request}", 2)
+        if claim.used_by:
+            yield from self._wrapped(f"used by {first_names(claim.used_by)}", 2)
         for request in claim.requests:
             yield from self._request(request, said)
 

@@ -17,6 +17,7 @@ from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim
 from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.holders import Holders
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.not_read import doubts_about_devices, doubts_about_pods
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
@@ -110,7 +111,7 @@ class Explanation:
             summary=summary(outcome, nodes, reasons, claims, self._subject.pod),
             cluster=self._subject.state.kubernetes_version,
             verdicts=verdicts,
-            claims=tuple(_claim_report(one, requests) for one in claims),
+            claims=tuple(_claim_report(one, requests, self.facts.fleet.holders) for one in claims),
             nodes=groups,
             changes=changes,
             no_help=useless,
@@ -176,14 +177,16 @@ def _why_over(pod: Pod) -> str:
     return f"it is being deleted since {since}" if since else ""
 
 
-def _claim_report(claim: ClaimFacts, requests: RequestsExplained) -> ClaimReport:
+def _claim_report(claim: ClaimFacts, requests: RequestsExplained, holders: Holders) -> ClaimReport:
     wanted = claim.wanted
-    spec = wanted.claim if wanted.claim and not is_allocated(wanted.claim) else None
+    has = wanted.claim is not None and is_allocated(wanted.claim)
+    spec = None if has else wanted.claim
     return ClaimReport(
         name=wanted.name,
         origin=wanted.origin,
         verdicts=claim.verdicts,
         allocated=chosen_devices(wanted.claim) if wanted.claim else (),
+        used_by=holders.named(wanted.name).pods if has else (),
         requests=requests.reports(spec) if spec else (),
     )
 

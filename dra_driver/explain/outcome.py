@@ -77,12 +77,16 @@ class RequestReport(_Part, frozen=True):
 
 
 class ClaimReport(_Part, frozen=True):
-    """One claim. If it does not exist yet, `origin` says what it is made from. `allocated` are the devices that it already has."""
+    """One claim. If it does not exist yet, `origin` says what it is made from.
+
+    `allocated` are the devices that it already has, and `usedBy` the pods that it is reserved for and that may still run.
+    """
 
     name: str
     origin: str = ""
     verdicts: tuple[Verdict, ...] = ()
     allocated: tuple[ChosenDevice, ...] = ()
+    used_by: tuple[str, ...] = ()
     requests: tuple[RequestReport, ...] = ()
 
 
