@@ -357,9 +357,14 @@ def _as_argument(option: Option) -> Callable[[str], object]:
 
 
 def add_output(
-    parser: argparse.ArgumentParser, *, lines: str = "", wide: str = "", sarif: str = ""
+    parser: argparse.ArgumentParser,
+    *,
+    lines: str = "",
+    wide: str = "",
+    sarif: str = "",
+    name: str = "",
 ) -> None:
-    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other; `wide` and `sarif` describe these values."""
+    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other; the others describe these values."""
     parser.add_argument(
         "-o",
         "--output",
@@ -369,9 +374,10 @@ def add_output(
             "json",
             "yaml",
             *(("sarif",) if sarif else ()),
+            *(("name",) if name else ()),
         ),
         default="text",
-        help=f"text, {f'wide ({wide}), ' if wide else ''}{f'sarif ({sarif}), ' if sarif else ''}or one document for programs (docs/reference/documents.md) (default: text)",
+        help=f"text, {f'wide ({wide}), ' if wide else ''}{f'sarif ({sarif}), ' if sarif else ''}{f'name ({name}), ' if name else ''}or one document for programs (docs/reference/documents.md) (default: text)",
     )
     if lines:
         parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)

@@ -25,6 +25,12 @@ _WIDE = {
     "free": "with the names of nodes and products, uncut",
     "usage": "with the devices that are in no slice",
 }
+_NAMES = {
+    "devices": "refused, for a device is no object",
+    "claims": "the claims as `kubectl get` takes them",
+    "free": "the classes as `kubectl get` takes them",
+    "usage": "namespaces, classes or nodes as `kubectl get` takes them",
+}
 _NAMESPACES = {
     "devices": "only devices that a claim of this namespace has",
     "claims": "namespace (default: the namespace of the context, or `default`)",
@@ -102,6 +108,13 @@ def _add_overview(command: str, parser: argparse.ArgumentParser) -> None:
             metavar="SECONDS",
             help=f"stop looking after this time (default: {EXPLAIN_SECONDS:g})",
         )
+    if command == "claims":
+        parser.add_argument(
+            "claim_names",
+            nargs="*",
+            metavar="CLAIM",
+            help="NAME or claim/NAME: only these claims, uncut (default: all of the namespace)",
+        )
     if command == "usage":
         parser.add_argument(
             "--by", choices=BY, default=BY[0], help=f"what to add up (default: {BY[0]})"
@@ -126,7 +139,7 @@ def _add_overview(command: str, parser: argparse.ArgumentParser) -> None:
             )
     parser.add_argument("--node", default="", metavar="NAME", help="only devices of this node")
     parser.add_argument("--driver", default="", metavar="NAME", help="only devices of this driver")
-    add_output(parser, wide=_WIDE[command])
+    add_output(parser, wide=_WIDE[command], name=_NAMES[command])
     parser.add_argument("--no-headers", action="store_true", help="leave the first line out")
     parser.add_argument(
         "-w",

@@ -172,6 +172,7 @@ _VALUES: Mapping[str, Callable[[_Values, str], list[Candidate]]] = {
     "node": lambda values, _: values.cluster("nodes"),
     "device_class": lambda values, _: values.cluster("deviceclasses"),
     "driver": lambda values, _: values.cluster(completion_values.DRIVERS),
+    "claim_names": lambda values, _: values.cluster("resourceclaims", namespaced=True),
     "context": lambda values, _: values.contexts(),
     "add_node": lambda _, __: [(name, "") for name in PROFILES],
 }

@@ -12,7 +12,8 @@ from dra_driver.cli import cluster, inputs, render
 from dra_driver.cli.follow import Waits, rest_after
 from dra_driver.cli.limits import TookTooLong, at_most
 from dra_driver.cli.question import SEARCHING, GaveUp, only_driver_errors
-from dra_driver.cli.render_overview import MARKS, Look, Row, Sheet, sentence, sheet
+from dra_driver.cli.render_overview import MARKS, Look, Row, Sheet, names, sentence, sheet
+from dra_driver.cli.subjects import kind_of
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.explain.subject.labels import BadSelector, LabelSelector, parse_selector
 from dra_driver.kube.changes import Changes, deciding
@@ -28,6 +29,7 @@ from dra_driver.overview.rights import (
     CLAIMS,
     USAGE,
     USAGE_OF_NODES,
+    forbidden,
     gaps_of,
     needed,
     nothing_served,
@@ -35,13 +37,21 @@ from dra_driver.overview.rights import (
 from dra_driver.overview.steady import Document, steady
 from dra_driver.overview.usage import usage_of
 
-WIDE = "wide"
+WIDE, NAME = "wide", "name"
+CLAIM = "ResourceClaim"
+_NO_NAMES = {
+    "devices": "a device is no object that kubectl can get: `-o json` has its driver, pool and name, and `kubectl dra claims --node NAME -o name` the claims that have devices",
+    "product": "a product is no object that kubectl can get: give --by namespace, class or node",
+    "driver": "a driver is no object that kubectl can get: give --by namespace, class or node",
+}
+"""What is said instead of names, for a command or for `usage` by a property."""
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Print what the cluster has. Returns the exit code."""
     if chosen.watch and chosen.record:
         _refuse(chosen.parser, "a record does not change: give either --watch or --from")
+    _refuse_wrong_names(chosen)
     asked = Asked(chosen, _labels(chosen))
     try:
         return follow(asked) if chosen.watch else _once(asked)
@@ -59,6 +69,31 @@ def _labels(chosen: argparse.Namespace) -> LabelSelector:
         _refuse(chosen.parser, str(error))
 
 
+def _refuse_wrong_names(chosen: argparse.Namespace) -> None:
+    """End the process if names are asked for that would name nothing, or claims are named that could be any."""
+    named = getattr(chosen, "claim_names", ())
+    for word in named:
+        kind, slash, name = word.rpartition("/")
+        if not name or (slash and kind_of(kind) != CLAIM):
+            _refuse(chosen.parser, f"{word!r} names no claim: give NAME or claim/NAME")
+    everywhere = getattr(chosen, "all_namespaces", False)
+    if named and (everywhere or chosen.selector):
+        other = "--all-namespaces" if everywhere else "-l"
+        _refuse(
+            chosen.parser, f"a claim is named in one namespace: give it with -n, without {other}"
+        )
+    if chosen.output != NAME:
+        return
+    if everywhere and chosen.command == CLAIMS:
+        _refuse(
+            chosen.parser,
+            "names of all namespaces do not say where the claims are: give -n, or -o json",
+        )
+    for what in (chosen.command, getattr(chosen, "by", "")):
+        if what in _NO_NAMES:
+            _refuse(chosen.parser, _NO_NAMES[what])
+
+
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     parser.error(message)
 
@@ -72,7 +107,15 @@ class Asked:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     target: cluster.Target | None = field(default=None, init=False)
     served: tuple[str, ...] = field(default=(), init=False)
+    names: frozenset[str] = field(default=frozenset(), init=False)
     """The versions of resource.k8s.io, once the cluster was read."""
+    unread: frozenset[str] = field(default=frozenset(), init=False)
+    """The resources of which the user may read nothing."""
+
+    def __post_init__(self) -> None:
+        """Read the names of claims."""
+        named = getattr(self.chosen, "claim_names", ())
+        self.names = frozenset(word.rpartition("/")[2] for word in named)
 
     def look(self) -> Document:
         """Read the cluster and return the answer. Raises DriverError, whatever fails."""
@@ -80,7 +123,8 @@ class Asked:
 
     def _look(self) -> Document:
         state = self._read()
-        self.served = state.served
+        first, self.served = not self.served, state.served
+        self.unread = forbidden(state)
         overview = Overview(state)
         namespace = self._namespace()
         if (gap := nothing_served(state)) is not None:
@@ -90,8 +134,19 @@ class Asked:
             )
         gaps = gaps_of(overview.state, self.topic, namespace=namespace)
         self._check(overview)
-        limits = Chosen(self.chosen.node, self.chosen.driver, namespace, self.labels)
+        limits = Chosen(self.chosen.node, self.chosen.driver, namespace, self.labels, self.names)
+        if first and not gaps:
+            self._check_names(overview, namespace)
         return self._answer(overview, limits, gaps)
+
+    def _check_names(self, overview: Overview, namespace: str) -> None:
+        """Raise Permanent if a claim is named that does not exist. One that is deleted later is just gone."""
+        claims = (one.metadata for one in overview.state.resource_claims)
+        there = {one.name for one in claims if one.namespace == namespace}
+        for name in sorted(self.names - there):
+            raise Permanent(
+                f"there is no claim {namespace}/{name}; `kubectl dra claims -n {namespace}` lists those of the namespace"
+            )
 
     def _read(self) -> ClusterState:
         if self.chosen.record:
@@ -178,7 +233,8 @@ class Asked:
     def columns(self) -> Look:
         """How the answer is shown."""
         everywhere = bool(getattr(self.chosen, "all_namespaces", False))
-        return Look(self.now(), wide=self.chosen.output == WIDE, namespaces=everywhere)
+        wide, uncut = self.chosen.output == WIDE, bool(self.names)
+        return Look(self.now(), wide=wide, namespaces=everywhere, uncut=uncut)
 
 
 class Printed:
@@ -209,7 +265,8 @@ class Printed:
             if output in render.DOCUMENTS:
                 render.document(document, output)
             else:
-                self._show(sheet(document, self._asked.columns))
+                found = sheet(document, self._asked.columns)
+                self._show(names(found, document) if output == NAME else found)
         self._last = document
         for gap in document.not_read:
             self.tell(sentence(gap))
@@ -218,13 +275,15 @@ class Printed:
         return WITH_RESERVATION if document.not_read else DONE
 
     def _show(self, found: Sheet) -> None:
+        chosen = self._asked.chosen
         there = {row.key: row for row in found.rows}
         new = [row.cells for key, row in there.items() if _differs(row, self._rows.get(key))]
         if new:
-            headers = self._table is None and not self._asked.chosen.no_headers
+            headers = self._table is None and not (chosen.no_headers or chosen.output == NAME)
             self._table = self._table or render.Table(found.headers, MARKS)
             self._table.show(new, headers=headers)
-        for key in sorted(self._rows.keys() - there.keys()):
+        gone = self._rows.keys() - there.keys() if chosen.output != NAME else ()
+        for key in sorted(gone):
             render.line(render.plain(f"{'/'.join(key)} is gone"))
         self._rows = there
         for note in found.notes if there else filter(None, (found.empty,)):
@@ -263,7 +322,8 @@ def watched(asked: Asked) -> Waits:
     """Return what tells about changes in the cluster."""
     if asked.target is None:
         raise ValueError("a record does not change")
-    resources = [one for one in deciding(asked.served) if one[0] in needed(asked.topic)]
+    wanted = needed(asked.topic) - asked.unread
+    resources = [one for one in deciding(asked.served) if one[0] in wanted]
     return Changes(
         asked.target.connection, resources, tell=render.error, namespace=asked.own_namespace
     )

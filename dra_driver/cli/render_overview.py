@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dra_driver.cli.render import GREEN, RED, YELLOW
+from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.names import CLUSTER_CLAIMS_KIND, FREE_DEVICES_KIND
 from dra_driver.overview.ages import age
 from dra_driver.overview.claims import PENDING, ClusterClaim, ClusterClaims
 from dra_driver.overview.cluster import FREE, PARTLY_FREE
@@ -54,11 +56,12 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How an answer is shown: with all columns (`wide`), and with the namespace of each claim."""
+    """How an answer is shown: with all columns (`wide`), with all names (`uncut`), and with the namespace of each claim."""
 
     now: datetime
     wide: bool = False
     namespaces: bool = False
+    uncut: bool = False
 
 
 def sentence(gap: Gap) -> str:
@@ -76,6 +79,24 @@ def sheet(document: Document, look: Look) -> Sheet:
     """Return the answer in columns. Where something could not be read, nothing is said about an empty answer."""
     found = _sheet(document, look)
     return replace(found, empty="") if document.not_read else found
+
+
+def names(found: Sheet, document: Document) -> Sheet:
+    """Return the sheet with the names of the objects that its rows are about, as kubectl takes them, and without the rows that are about none."""
+    group = _OBJECTS[document.by if isinstance(document, DeviceUsage) else document.kind]
+    rows = (replace(row, cells=(f"{group}/{row.key[-1]}",)) for row in found.rows if all(row.key))
+    return replace(found, headers=("NAME",), rows=tuple(rows))
+
+
+_CLASS = f"deviceclass.{GROUP}"
+_OBJECTS = {
+    CLUSTER_CLAIMS_KIND: f"resourceclaim.{GROUP}",
+    FREE_DEVICES_KIND: _CLASS,
+    "class": _CLASS,
+    "namespace": "namespace",
+    "node": "node",
+}
+"""What the rows of a document, or of usage by a property, are about."""
 
 
 def _sheet(document: Document, look: Look) -> Sheet:
@@ -111,7 +132,7 @@ def _device(one: ClusterDevice, look: Look) -> tuple[str, ...]:
     )
     cells = (
         *(nodes, one.driver, one.name, one.product or NONE, one.memory or NONE, health, taints),
-        *(_names([_holder(holder) for holder in one.holders], look), _share(one)),
+        *(_names([_holder(holder) for holder in one.holders], look), _share(one, look)),
     )
     if not look.wide:
         return cells
@@ -128,8 +149,13 @@ def _holder(one: HolderOfDevice) -> str:
     return f"{one.namespace}/{one.claim}" + (" (admin)" if one.admin_access else "")
 
 
-def _share(one: ClusterDevice) -> str:
-    """Return what is left of a device that can be shared, in its memory or else its first capacity; the state of any other device."""
+def _share(one: ClusterDevice, look: Look) -> str:
+    """Return what is left of a device that can be shared, in its memory or else its first capacity; the state of any other device.
+
+    Of a device that could be had without the claims on other parts of its hardware these are told.
+    """
+    if one.used_up_by:
+        return f"{one.free} by {_names(one.used_up_by, look)}"
     if one.free not in (FREE, PARTLY_FREE) or not one.free_share:
         return one.free
     names = sorted(one.free_share, key=lambda name: (bare(name) != "memory", name))
@@ -176,9 +202,9 @@ def _free(document: FreeDevices, look: Look) -> Sheet:
 
 def _class(one: FreeOfClass, look: Look) -> tuple[str, ...]:
     nodes = _names(one.nodes, look) if look.wide else str(len(one.nodes))
-    products = [f"{two.product or UNKNOWN} x{two.free}" for two in one.products]
+    products = [f"{two.product or UNKNOWN} x{two.together}" for two in one.products]
     found = (
-        *(str(one.free), ALL if one.all_nodes else nodes, one.largest_memory or NONE),
+        *(str(one.together), ALL if one.all_nodes else nodes, one.largest_memory or NONE),
         *(_names(products, look), str(one.partly_free), str(one.on_closed_nodes)),
     )
     free, *offers, partly, closed = found if one.is_complete else (UNKNOWN,) * len(found)
@@ -190,6 +216,11 @@ def _class_notes(one: FreeOfClass) -> Iterator[str]:
     if one.on_closed_nodes and one.is_complete:
         are = "device is" if one.on_closed_nodes == 1 else "devices are"
         yield f"class {one.device_class}: {one.on_closed_nodes} more {are} free, on nodes that are cordoned or not ready"
+    if one.together < one.free and one.is_complete:
+        yield (
+            f"class {one.device_class}: each of {one.free} devices is free, but some are parts of the same hardware: "
+            f"claims can have {one.together} of them at the same time"
+        )
     if one.problem:
         yield f"class {one.device_class}: {one.problem}"
 
@@ -229,7 +260,7 @@ def _names(names: Sequence[str], look: Look, *, shown: int = _SHOWN) -> str:
     """Return the names with commas between; only the first ones unless the look is wide."""
     if not names:
         return NONE
-    if look.wide or len(names) <= shown:
+    if look.wide or look.uncut or len(names) <= shown:
         return ",".join(names)
     return f"{','.join(names[:shown])},{CUT} ({len(names)})"
 

@@ -148,7 +148,7 @@ def _named(words: Sequence[str]) -> Iterator[Named]:
             if not slash:
                 raise WrongUsage(f"give KIND/NAME for each object: {word!r} has no kind")
             yield _one(kind, name)
-    elif len(words) == 1 and not _kind_of(words[0]):
+    elif len(words) == 1 and not kind_of(words[0]):
         yield Named(POD, words[0])
     elif words:
         kind, *names = words
@@ -165,7 +165,7 @@ def _one(kind: str, name: str) -> Named:
     return Named(found, name)
 
 
-def _kind_of(word: str) -> str:
+def kind_of(word: str) -> str:
     """Return the kind that a word means; "" if it means none."""
     spelling, _, group = word.lower().partition(".")
     kind = SPELLINGS.get(spelling, "")
@@ -177,7 +177,7 @@ def _kind_of(word: str) -> str:
 
 def _kind(word: str) -> str:
     """Return the kind that a word means. Raises WrongUsage, with the kind that may be meant."""
-    kind = _kind_of(word)
+    kind = kind_of(word)
     if kind:
         return kind
     lowered = word.lower()

@@ -36,6 +36,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
 )
 from dra_driver.model.cluster import ClusterState
+from dra_driver.overview.together import Together
 
 FREE, PARTLY_FREE, NOT_KNOWN, NOT_USABLE = "free", "partly free", "not known", "not usable"
 NODE_CLOSED = "node closed"
@@ -103,6 +104,11 @@ class Overview:
         if not self.is_open(device):
             return NODE_CLOSED
         return PARTLY_FREE if self.fleet.held.shares.get(device.id) else FREE
+
+    @cached_property
+    def together(self) -> Together:
+        """Counts devices that can be had at the same time."""
+        return Together(self.fleet)
 
     @cached_property
     def knows_holders(self) -> bool:

@@ -11,6 +11,7 @@ from dra_driver.allocator.taints import EFFECTIVE
 from dra_driver.explain.facts.device_nodes import where_usable
 from dra_driver.explain.names import full_name
 from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
+from dra_driver.explain.verdict import CountersUsedUp
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 from dra_driver.model.names import (
     CLUSTER_DEVICES_KIND,
@@ -59,7 +60,7 @@ class ClusterDevice(Part, frozen=True, kw_only=True):
 
     `allNodes`, or the `nodes` that can use it; `where` says the same in words, also if nodes could not be read. `health` is "ok",
     "warning" or "unhealthy", with the reason. `free` is "free", "partly free", "not known", or what keeps new claims away, which
-    `reason` says in a sentence. `freeShare` is the largest share that is left, of a device that can be shared.
+    `reason` says in a sentence; `usedUpBy` are the claims on other parts of the same hardware, if they are in the way. `freeShare` is the largest share that is left, of a device that can be shared.
     """
 
     driver: str
@@ -77,6 +78,7 @@ class ClusterDevice(Part, frozen=True, kw_only=True):
     shared: bool
     free: str
     reason: str
+    used_up_by: tuple[str, ...]
     free_share: dict[str, str]
     attributes: dict[str, str]
     capacity: dict[str, str]
@@ -94,17 +96,20 @@ class ClusterDevices(Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which devices are asked about; "" stands for all. `namespace` and `labels` are those of a claim that has the device."""
+    """Which devices are asked about; "" stands for all. `namespace`, `labels` and `names` are those of claims; without names all."""
 
     node: str = ""
     driver: str = ""
     namespace: str = ""
     labels: LabelSelector = EVERYTHING
+    names: frozenset[str] = frozenset()
 
     def has(self, claim: ResourceClaim) -> bool:
-        """Return whether the claim is one of those that are asked about, as far as its namespace and its labels say."""
+        """Return whether the claim is one of those that are asked about, as far as its metadata say."""
         metadata = claim.metadata
-        return self.namespace in ("", metadata.namespace) and self.labels.chooses(metadata.labels)
+        named = not self.names or metadata.name in self.names
+        there = self.namespace in ("", metadata.namespace)
+        return named and there and self.labels.chooses(metadata.labels)
 
 
 def devices_of(
@@ -154,6 +159,7 @@ class _Rows:
             shared=shared,
             free=overview.state_of(device),
             reason=str(reason) if reason else "",
+            used_up_by=reason.claims if isinstance(reason, CountersUsedUp) else (),
             free_share={name: str(one) for name, one in share.items()},
             attributes=attribute_texts(device.device),
             capacity=capacity_texts(device),

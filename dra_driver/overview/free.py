@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What could a new claim that asks for one device of a class get now? One answer for each DeviceClass.
 
-The selectors of the class choose the devices, and `Overview.against` says of each whether a claim could get it. Partitions of one
-device count each for itself, although one of them may exclude the others.
+The selectors of the class choose the devices, and `Overview.against` says of each whether a claim could get it. `Together` says how many
+such claims could have one at the same time: partitions of one device may exclude each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,18 +27,22 @@ _FAILED = (SelectorError, CouldNotTell)
 
 
 class FreeProduct(Part, frozen=True, kw_only=True):
-    """So many free devices are of this product; `memory` is that of the largest of them, or the largest share that is left."""
+    """So many free devices are of this product, and so many of them can be had at the same time (`together`).
+
+    `memory` is that of the largest of them, or the largest share that is left.
+    """
 
     product: str
     memory: str
     free: int
+    together: int
 
 
 class FreeOfClass(Part, frozen=True, kw_only=True):
     """One class.
 
-    `matching` devices belong to it, and `free` of them a new claim could get: the whole device, or of `partlyFree` ones a share. They are
-    on `nodes`; devices for all nodes are on none of them, and `allNodes` is set. `onClosedNodes` devices are free too, but all nodes that
+    `matching` devices belong to it, and any of the `free` ones a new claim could get: the whole device, or of `partlyFree` ones a share.
+    Of these, `together` can be had at the same time; the others exclude each other, because they consume the same counters. They are on `nodes`; devices for all nodes are on none of them, and `allNodes` is set. `onClosedNodes` devices are free too, but all nodes that
     can use them are cordoned or not ready. `largestMemory` is the most memory that one claim could get. `problem` says why the class
     gives no devices, or may not. If it took too long to find out, or who has the devices could not be read, the answer is not
     `isComplete`: fewer or more may be free.
@@ -48,6 +52,7 @@ class FreeOfClass(Part, frozen=True, kw_only=True):
     extended_resource: str
     matching: int
     free: int
+    together: int
     partly_free: int
     on_closed_nodes: int
     nodes: tuple[str, ...]
@@ -98,6 +103,7 @@ def _row(
         extended_resource=one.spec.extended_resource_name or "",
         matching=len(matching),
         free=len(could),
+        together=overview.together.most(could),
         partly_free=sum(1 for device in could if overview.fleet.held.shares.get(device.id)),
         on_closed_nodes=len(free) - len(could),
         nodes=tuple(sorted({node for found in nodes for node in found or ()} - overview.closed)),
@@ -169,4 +175,9 @@ def _products(overview: Overview, devices: Sequence[SliceDevice]) -> Iterator[Fr
     for device in devices:
         found.setdefault(product(device.device), []).append(device)
     for name, alike in sorted(found.items()):
-        yield FreeProduct(product=name, memory=_largest(overview, alike), free=len(alike))
+        yield FreeProduct(
+            product=name,
+            memory=_largest(overview, alike),
+            free=len(alike),
+            together=overview.together.most(alike),
+        )

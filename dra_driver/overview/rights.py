@@ -70,6 +70,15 @@ def needed(topic: str) -> frozenset[str]:
     return frozenset(_WHAT_LACKS[topic])
 
 
+def forbidden(state: ClusterState) -> frozenset[str]:
+    """Return the resources of which the user may read nothing, in no namespace."""
+    return frozenset(
+        gap.resource
+        for gap in state.not_read
+        if gap.reason == "forbidden" and not gap.name and not gap.only_namespace
+    )
+
+
 def nothing_served(state: ClusterState) -> NotRead | None:
     """Return the gap because of which nothing can be told about devices: no version of the group that is read is served, or it is not known which."""
     unknown = (gap for gap in state.gaps(GROUP) if gap.reason != "not_served")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which words are proposed where the user is typing, by the program and by the scripts of the shells."""
 
+import argparse
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dra_driver.cli.main import (
     COMMANDS,
     KUBECTL,
     KUBECTL_COMMANDS,
+    command_line,
     kubectl,
     kubectl_complete,
     main,
@@ -74,12 +76,33 @@ def test_flags_of_the_program_and_of_a_command() -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "command"),
+    [
+        *(("dra-driver", command) for command in COMMANDS),
+        *((KUBECTL, command) for command in KUBECTL_COMMANDS),
+    ],
+)
+def test_all_that_the_parser_takes_is_proposed(program: str, command: str) -> None:
+    commands = KUBECTL_COMMANDS if program == KUBECTL else COMMANDS
+    parser = command_line(program, commands, command)
+    shown = [one for one in parser.arguments if one.help != argparse.SUPPRESS]
+    flags = {flag for one in shown for flag in one.option_strings if flag.startswith("--")}
+    assert set(words(command, "--", program=program)) == flags
+    assert "--help" in flags
+    for one in shown:
+        if one.choices:
+            flag = one.option_strings[-1:]
+            assert words(command, *flag, "", program=program) == list(map(str, one.choices))
+    assert command in words("", program=program)
+
+
+@pytest.mark.parametrize(
     ("typed", "proposed"),
     [
         (("usage", "--by", "n"), ["namespace", "node"]),
         (("usage", "--by=n"), ["--by=namespace", "--by=node"]),
         (("usage", "--by=node", "--by", ""), ["namespace", "class", "node", "product", "driver"]),
-        (("devices", "-o", ""), ["text", "wide", "json", "yaml"]),
+        (("devices", "-o", ""), ["text", "wide", "json", "yaml", "name"]),
         (("why", "-o", "j"), ["json"]),
         (("devices", "--no-such=", ""), []),
         (("devices", "--no-such=x"), []),
@@ -126,6 +149,8 @@ def test_a_config_file_is_left_to_the_shell() -> None:
         (("free", "g"), ["gpu"]),
         (("free", "--node", "n1", "g"), ["gpu"]),
         (("free", "--node=n1", "-w", "g"), ["gpu"]),
+        (("claims", "-n", "team", "n"), ["next", "notebook"]),
+        (("claims", "-n", "team", "next", "tr"), ["train"]),
         (("why", "-n", "team", "claim/n"), ["claim/next", "claim/notebook"]),
         (("why", "--namespace=team", "claim", "t"), ["train"]),
         (("why", "claim/"), []),

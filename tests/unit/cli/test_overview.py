@@ -13,7 +13,7 @@ from dra_driver.cli.limits import TookTooLong
 from dra_driver.cli.main import kubectl
 from dra_driver.overview.devices import ClusterDevices
 from dra_driver.testing.fake_api import FakeApi, refusal
-from tests.support.fleet_api import device_slice, gpu, small_cluster, write_record
+from tests.support.fleet_api import device_slice, gpu, held, small_cluster, write_record
 
 Command = Callable[..., int]
 Printed = pytest.CaptureFixture[str]
@@ -141,6 +141,84 @@ def test_claims_of_all_namespaces(dra: Command, capsys: Printed) -> None:
     assert capsys.readouterr().out == ALL_CLAIMS
 
 
+def test_a_claim_by_its_name_with_all_that_use_it(
+    live: Command, api: FakeApi, capsys: Printed
+) -> None:
+    pods = tuple(f"worker-{number}" for number in range(4))
+    for number, pod in enumerate(pods):
+        placed = {"metadata": {"name": pod}, "spec": {"nodeName": f"n{number}"}}
+        api.put("pods", placed, namespace="team")
+    api.put("resourceclaims", held("all", "gpu-0", pods=pods), namespace="team")
+    for name in ("all", "claim/all", "resourceclaims.resource.k8s.io/all"):
+        assert live("claims", name, "-n", "team", "--no-headers") == 0
+        shown = capsys.readouterr().out.split()
+        assert shown[:3] == ["all", "in", "use"]
+        assert shown[4:] == [",".join(pods), "n0,n1,n2,n3", "gpu-0"]
+    assert live("claims", "claim/next", "train", "-n", "team", "--no-headers") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["next", "train"]
+    assert live("claims", "train", "all") == 2
+    assert capsys.readouterr().err == (
+        "dra-driver: there is no claim default/all; `kubectl dra claims -n default` lists those of the namespace\n"
+    )
+    api.faults.status(403, verb="list", resource="resourceclaims", times=2)
+    assert live("claims", "train", "-n", "team") == 3
+
+
+def test_why_says_who_uses_a_claim(dra: Command, capsys: Printed) -> None:
+    assert dra("why", "claim/train", "-n", "team") == 0
+    assert (
+        "  has gpu.example.com/n1/gpu-1 for request gpu\n  used by team/trainer-0\n"
+        in capsys.readouterr().out
+    )
+    assert dra("why", "claim/train", "-n", "team", "-o", "json") == 0
+    (found,) = json.loads(capsys.readouterr().out)["claims"]
+    assert found["usedBy"] == ["team/trainer-0"]
+    assert dra("why", "claim/next", "-n", "team") == 0
+    assert "used by" not in capsys.readouterr().out.partition("request gpu")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["claims", "-n", "team", "train", "next"], ["next", "train"]),
+        (["free"], ["gpu", "nic"]),
+        (["usage", "--by", "class"], ["gpu"]),
+        (["usage", "--by", "node"], ["n1", "n2"]),
+        (["usage"], ["team"]),
+    ],
+)
+def test_names_that_kubectl_takes(
+    dra: Command, capsys: Printed, words: list[str], names: list[str]
+) -> None:
+    kinds = {"claims": "resourceclaim.resource.k8s.io", "free": "deviceclass.resource.k8s.io"}
+    by = {"class": kinds["free"], "node": "node", "usage": "namespace"}
+    assert dra(*words, "-o", "name") == 0
+    kind = kinds.get(words[0]) or by[words[-1]]
+    assert capsys.readouterr().out.splitlines() == [f"{kind}/{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["devices", "-o", "name"], "a device is no object that kubectl can get: `-o json` has"),
+        (["usage", "--by", "product", "-o", "name"], "give --by namespace, class or node"),
+        (["usage", "--by", "driver", "-o", "name"], "give --by namespace, class or node"),
+        (["claims", "-A", "-o", "name"], "do not say where the claims are: give -n, or -o json"),
+        (["claims", "pod/x"], "'pod/x' names no claim: give NAME or claim/NAME"),
+        (["claims", "claim/"], "'claim/' names no claim"),
+        (["claims", "x", "-A"], "give it with -n, without --all-namespaces"),
+        (["claims", "x", "-l", "a=b"], "give it with -n, without -l"),
+    ],
+)
+def test_names_that_name_nothing(
+    dra: Command, capsys: Printed, words: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        dra(*words)
+    assert left.value.code == 64
+    assert said in capsys.readouterr().err
+
+
 FREE = """\
 CLASS   FREE   MATCHING   NODES   LARGEST   PRODUCTS
 gpu     2      4          2       80Gi      Example H100 x2
@@ -169,6 +247,33 @@ def test_notes_about_classes(live: Command, api: FakeApi, capsys: Printed) -> No
         "dra-driver: class nic: 1 more device is free, on nodes that are cordoned or not ready",
     ]
     assert said[2].startswith("dra-driver: class wrong: class wrong selector #0")
+
+
+def test_partitions_of_one_device(live: Command, api: FakeApi, capsys: Printed) -> None:
+    def part(number: int, size: int) -> dict[str, object]:
+        used = {"counterSet": "card", "counters": {"slices": {"value": str(size)}}}
+        return gpu(f"part-{number}", consumesCounters=[used])
+
+    counters = {"name": "card", "counters": {"slices": {"value": "7"}}}
+    parts = device_slice("mig", part(0, 7), part(1, 3), part(2, 2), part(3, 2), part(4, 4))
+    sets = {**device_slice("mig"), "metadata": {"name": "sets"}}
+    del sets["spec"]["devices"]
+    sets["spec"]["sharedCounters"] = [counters]
+    for one in (parts, sets):
+        one["spec"]["pool"]["resourceSliceCount"] = 2
+        one["spec"]["nodeName"] = "n1"
+        api.put("resourceslices", one)
+    api.put("resourceclaims", held("nb", "part-1", node="mig"), namespace="team")
+    assert live("devices", "--no-headers", "--node", "n1") == 0
+    shown = [line.split("   ")[-1].strip() for line in capsys.readouterr().out.splitlines()]
+    assert shown[:5] == ["used up by team/nb", "in use", "free", "free", "free"]
+    assert live("free", "gpu", "--no-headers") == 0
+    said = capsys.readouterr()
+    # gpu-0 of n1, the shared one of n2, and the two small partitions; not the large one beside them.
+    assert said.out.split()[:3] == ["gpu", "4", "9"]
+    assert said.err == (
+        "dra-driver: class gpu: each of 5 devices is free, but some are parts of the same hardware: claims can have 4 of them at the same time\n"
+    )
 
 
 USAGE = """\

@@ -91,6 +91,16 @@ def test_only_rows_that_are_others_are_printed(
     ]
 
 
+def test_a_claim_that_is_followed_by_its_name_may_go(
+    tmp_path: Path, api: FakeApi, capsys: Printed
+) -> None:
+    steps = Steps(lambda: api.remove("resourceclaims", "next", namespace="team"), lambda: None)
+    assert followed(tmp_path, steps, "claims", "next", "-n", "team", "-o", "name") == 0
+    said = capsys.readouterr()
+    assert said.out == "resourceclaim.resource.k8s.io/next\n"
+    assert "trying again" not in said.err
+
+
 @pytest.mark.parametrize(
     ("words", "lines"),
     [(["claims", "-A"], 4), (["usage"], 1), (["usage", "-o", "yaml"], 24)],
@@ -319,8 +329,24 @@ def test_who_may_watch_one_namespace_only_sees_its_changes_at_once(
     lists = sorted(one.path for one in api.requests[before:] if one.verb == "list")
     assert [path.partition("?")[0] for path in lists] == [
         "/api/v1/namespaces/team/pods",
+        "/api/v1/nodes",
         "/api/v1/pods",
         "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims",
         "/apis/resource.k8s.io/v1/resourceclaims",
         "/apis/resource.k8s.io/v1/resourceslices",
     ]
+
+
+def test_what_may_not_be_read_is_not_watched(tmp_path: Path, api: FakeApi, capsys: Printed) -> None:
+    top = parser("claims", program=KUBECTL, commands=KUBECTL_COMMANDS)
+    config = str(tmp_path / "config")
+    chosen = top.parse_args(["claims", "-n", "team", "-w", "--kubeconfig", config])
+    asked = Asked(chosen, EVERYTHING)
+    for resource, times in (("nodes", 1), ("pods", 1), ("resourceslices", 1)):
+        api.faults.status(403, verb="list", resource=resource, times=times)
+    asked.look()
+    before = len(api.requests)
+    with watched(asked):
+        pass
+    assert {one.resource for one in api.requests[before:]} == {"pods", "resourceclaims"}
+    assert capsys.readouterr().err == ""

@@ -55,6 +55,7 @@ def test_a_free_device() -> None:
             shared=False,
             free="free",
             reason="",
+            used_up_by=(),
             free_share={},
             attributes={
                 "ecc": "true",
@@ -256,6 +257,7 @@ def test_a_partition_whose_counters_others_use() -> None:
     sets = gpu_slice(name="sets", slices=2, nodeName="fleet-1", sharedCounters=counters)
     a, b = rows(sets, gpu_slice(part("a"), part("b"), slices=2), held("x", {"device": "a"}))
     assert (a.free, b.free) == ("in use", "used up")
+    assert (a.used_up_by, b.used_up_by) == ((), ("ns/x",))
 
 
 def test_a_pool_that_is_not_complete_and_one_that_is_wrong() -> None:

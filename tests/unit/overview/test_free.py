@@ -37,14 +37,15 @@ def test_free_devices_of_a_class() -> None:
             extended_resource="",
             matching=5,
             free=3,
+            together=3,
             partly_free=0,
             on_closed_nodes=0,
             nodes=("fleet-1",),
             all_nodes=False,
             largest_memory="80Gi",
             products=(
-                FreeProduct(product="A100", memory="80Gi", free=1),
-                FreeProduct(product="H100", memory="80Gi", free=2),
+                FreeProduct(product="A100", memory="80Gi", free=1, together=1),
+                FreeProduct(product="H100", memory="80Gi", free=2, together=2),
             ),
             problem="",
             is_complete=True,
@@ -66,7 +67,7 @@ def test_a_share_is_free_as_far_as_it_is_left() -> None:
 def test_devices_without_memory_have_no_largest() -> None:
     (found,) = rows(gpu_slice({"name": "nic-0"}))
     assert (found.free, found.largest_memory) == (1, "")
-    assert found.products == (FreeProduct(product="", memory="", free=1),)
+    assert found.products == (FreeProduct(product="", memory="", free=1, together=1),)
 
 
 @pytest.mark.parametrize(
