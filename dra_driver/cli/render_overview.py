@@ -24,7 +24,7 @@ from dra_driver.overview.free import FreeDevices, FreeOfClass
 from dra_driver.overview.part import Gap
 from dra_driver.overview.steady import Document
 from dra_driver.overview.usage import DeviceUsage, UsageRow
-from dra_driver.overview.values import bare
+from dra_driver.overview.values import MEMORIES, bare
 
 NONE, ALL, UNKNOWN = "<none>", "<all>", "<unknown>"
 MARKS = {FREE: GREEN, OK: GREEN, WARNING: YELLOW, PENDING: YELLOW, UNHEALTHY: RED}
@@ -158,7 +158,7 @@ def _share(one: ClusterDevice, look: Look) -> str:
         return f"{one.free} by {_names(one.used_up_by, look)}"
     if one.free not in (FREE, PARTLY_FREE) or not one.free_share:
         return one.free
-    names = sorted(one.free_share, key=lambda name: (bare(name) != "memory", name))
+    names = sorted(one.free_share, key=lambda name: (bare(name) not in MEMORIES, name))
     name = names[0]
     return f"{one.free_share[name]} of {one.capacity[name]}"
 
