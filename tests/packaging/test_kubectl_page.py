@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from dra_driver.cli.main import KUBECTL_COMMANDS, kubectl
-from dra_driver.cli.overview import _sentence
+from dra_driver.cli.render_overview import sentence
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.overview import cluster
 from dra_driver.overview.rights import gaps_of
@@ -50,7 +50,7 @@ def test_every_command_and_state_and_sum_is_named() -> None:
 def test_the_sentence_about_a_missing_right_is_the_one_that_is_printed() -> None:
     state = ClusterState(not_read=(NotRead("nodes", "forbidden", message="no"),))
     (gap,) = gaps_of(state, "devices")
-    assert f"\ndra-driver: {_sentence(gap)}\n" in PAGE
+    assert f"\ndra-driver: {sentence(gap)}\n" in PAGE
 
 
 def test_the_roles_are_those_of_the_chart() -> None:
