@@ -137,8 +137,8 @@ def test_the_objects_of_the_namespace_are_watched_where_those_of_all_are_forbidd
     api.faults.status(403, verb="watch", resource="pods")
     with Changes(connection, PODS, tell=pytest.fail, namespace="team") as watched:
         while sum(one.verb == "watch" for one in api.requests) < 2:
-            watched.wait(rest=0.0)
-            watched.assume_change()
+            time.sleep(0.01)
+        watched.assume_change()
         watched.wait(rest=0.0)
         assert changed(watched, lambda: api.put("pods", pod, namespace="team"))
     paths = [one.path.partition("?")[0] for one in api.requests if one.verb == "watch"]
@@ -187,5 +187,6 @@ def test_a_watch_that_ends_at_once_begins_again_later_and_later(
     api.faults.add(Answer(200, body=b""), verb="watch", times=5)
     with Changes(connection, PODS, tell=pytest.fail) as watched:
         while len(pauses) < 5:
-            watched.wait(rest=0.0)
+            watched.assume_change()
+            watched.wait(rest=0.01)
     assert pauses == pytest.approx([0.01, 0.011, 0.012, 0.013, 0.014])
