@@ -6,6 +6,7 @@ import shutil
 from typing import NoReturn
 
 from dra_driver.cli import render, render_explain, render_list
+from dra_driver.cli.limits import uncollected
 from dra_driver.cli.question import Answer, Question, only_driver_errors
 from dra_driver.cli.subjects import Asked, WrongUsage, asked
 from dra_driver.errors import DriverError
@@ -23,7 +24,8 @@ def run(chosen: argparse.Namespace) -> int:
             from dra_driver.cli.follow import follow  # noqa: PLC0415  imports the HTTP client, which a record does not need
 
             return follow(question, Output(question))
-        return _once(question, Output(question))
+        with uncollected(frozen=True):
+            return _once(question, Output(question))
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 import msgspec
@@ -130,11 +131,23 @@ def json_line(document: object) -> None:
 
 def document(content: msgspec.Struct | dict[str, object], output: str = JSON) -> None:
     """Print a whole document, for `-o json` and `-o yaml`: the same fields in the same order."""
-    text = json.dumps(msgspec.to_builtins(content), indent=2)
+    text = msgspec.json.format(_compact(content), indent=2).decode()
     if output == YAML:
         # Each document begins with a line of its own, so that a reader can tell the documents of --watch apart.
         text = "---\n" + yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
     line(text)
+
+
+def _compact(content: msgspec.Struct | dict[str, object]) -> bytes:
+    """Return the document as JSON on one line, of printable ASCII characters only.
+
+    msgspec writes a long document in a tenth of the time, but leaves other characters as they are, and refuses lone surrogates.
+    """
+    with suppress(UnicodeEncodeError):
+        text = msgspec.json.encode(content)
+        if text.isascii() and b"\x7f" not in text:
+            return text
+    return json.dumps(msgspec.to_builtins(content)).encode()
 
 
 def heading(text: str) -> None:

@@ -23,7 +23,6 @@ from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.selector_answers import SelectorAnswers
-from dra_driver.explain.verdict import SelectorFalse
 from dra_driver.model.api.core import Node
 
 Signature = tuple[object, ...]
@@ -168,11 +167,7 @@ class NodeEquivalence:
 
     def _fails(self, device: SliceDevice) -> bool:
         """Whether a selector has no answer for the device, and may end the search."""
-        return any(
-            not isinstance(reason, SelectorFalse)
-            for request in self._requests
-            for reason in request.judged(device).verdicts
-        )
+        return any(request.judged(device).unanswered for request in self._requests)
 
     def _in_order(self, devices: Sequence[SliceDevice]) -> Signature:
         """The devices of a node in the order in which the search tries them. A sort keeps the order within a pool."""

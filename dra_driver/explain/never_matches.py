@@ -14,7 +14,7 @@ from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
-from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers, values_at
+from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
 
 SHOWN_VALUES = 6
@@ -50,7 +50,7 @@ def never_matches(
     alone = len(blamed) == 1
 
     def values(path: DevicePath) -> Counter[str]:
-        return explained.shared((Counter, path), devices, lambda: _values(fleet, path, ours))
+        return explained.shared((Counter, path), devices, lambda: _values(path, ours))
 
     found = [_found(one, values, driver, alone=alone) for one in blamed]
     first, *others = blamed
@@ -126,16 +126,18 @@ def _driver_wanted(part: Expr) -> str:
     return ""
 
 
-def _values(fleet: Fleet, path: DevicePath, devices: Sequence[SliceDevice]) -> Counter[str]:
+def _values(path: DevicePath, devices: Sequence[SliceDevice]) -> Counter[str]:
     """Count the devices for each value that they publish at a path, without the devices that publish none."""
-    numbers = values_at(fleet, (path,))
-    examples = {numbers.of(device): device for device in devices}
+    texts: dict[int, str] = {}
     found: Counter[str] = Counter()
-    for number, count in Counter(map(numbers.of, devices)).items():
-        example = examples[number]
-        text = shown(value_at(path, example.id.driver, example.device))
+    for device in devices:
+        value = value_at(path, device.id.driver, device.device)
+        # Equal values of many devices are one object, and to make its text takes long.
+        text = texts.get(id(value))
+        if text is None:
+            text = texts[id(value)] = shown(value)
         if text:
-            found[text] += count
+            found[text] += 1
     return found
 
 

@@ -62,12 +62,14 @@ class RequestSelector:
 class Judgement:
     """The selectors' answers for a device. `parts` are all false conditions; `proposals` uses them to propose changes.
 
-    `failing` are the conditions with a run-time error. The search stops with this error when it comes to the device.
+    `failing` are the conditions with a run-time error. The search stops with this error when it comes to the device. `unanswered`: a
+    selector has no answer.
     """
 
     verdicts: tuple[Verdict, ...] = ()
     parts: tuple[tuple[RequestSelector, FalseCondition], ...] = ()
     failing: tuple[tuple[RequestSelector, FailingCondition], ...] = ()
+    unanswered: bool = False
 
 
 class SelectorAnswers:
@@ -86,6 +88,7 @@ class SelectorAnswers:
         self._values = values_at(fleet, self._all_paths())
         self._judgements: dict[int, Judgement] = {}
         self._equal: dict[Judgement, Judgement] = {}
+        self._in_brief: dict[tuple[object, ...], Judgement] = {}
         self._looks: dict[int, object] = {}
         self._briefs: dict[tuple[str, int, str], SelectorFalse] = {}
 
@@ -134,8 +137,7 @@ class SelectorAnswers:
         known = self._judgements.get(number)
         if known is None:
             # Without values, the answers for many devices are equal, and kept once.
-            found = self._judge(device)
-            known = self._judgements[number] = self._equal.setdefault(found, found)
+            known = self._judgements[number] = self._judge(device)
         return known
 
     def relaxed(self, device: SliceDevice) -> tuple[tuple[RequestSelector, FalseCondition], ...]:
@@ -150,10 +152,10 @@ class SelectorAnswers:
 
     def look(self, device: SliceDevice) -> object:
         """Return a key that is equal for devices whose reason has the same text."""
-        number = self._values.of(device)
-        known = self._looks.get(number)
+        judgement = self.judged(device)
+        known = self._looks.get(id(judgement))
         if known is None:
-            known = self._looks[number] = self._look(self.judged(device))
+            known = self._looks[id(judgement)] = self._look(judgement)
         return known
 
     def _look(self, judgement: Judgement) -> object:
@@ -185,36 +187,58 @@ class SelectorAnswers:
         try:
             return self._evaluate(device, relax=relax)
         except Cancelled:
-            return Judgement((CouldNotTell("timeout", "a selector took too long"),))
+            return Judgement(
+                (CouldNotTell("timeout", "a selector took too long"),), unanswered=True
+            )
 
     def _evaluate(self, device: SliceDevice, *, relax: bool) -> Judgement:
-        verdicts: list[Verdict] = []
-        parts: list[tuple[RequestSelector, FalseCondition]] = []
-        failing: list[tuple[RequestSelector, FailingCondition]] = []
-        seen = (device.id.driver, device.device, device.value)
+        error: SelectorError | None = None
+        failing: tuple[tuple[RequestSelector, FailingCondition], ...] = ()
+        false: list[tuple[RequestSelector, tuple[FalseCondition, ...]]] = []
+        value = self._fleet.value_of(device)
+        seen = (device.id.driver, device.device, value)
+        # With more than MANY answers the report omits the values, and finding them takes most of the time.
+        in_brief = self._many and not relax
         for selector in self.selectors:
             explained = selector.explained
             try:
-                if explained.selector.matches(device.value, self._stop):
+                if explained.selector.matches(value, self._stop):
                     continue
-            except EvaluationError as error:
+            except EvaluationError as failure:
                 # After a false selector, the search does not evaluate the next one.
-                if not verdicts:
+                if error is None and not false:
                     failed = explained.failing_conditions(*seen, self._stop)
-                    failing = [(selector, part) for part in failed]
-                    verdicts.append(_error(selector, failed[0], device, error))
+                    failing = tuple((selector, part) for part in failed)
+                    error = _error(selector, failed[0], device, failure)
                 continue
-            # With more than MANY answers the report omits the values, and finding them takes most of the time.
-            if relax or not self._many:
-                false = explained.false_conditions(*seen, relax=relax, cancelled=self._stop)
+            if in_brief:
+                parts = explained.false_conditions_in_brief(value, self._stop)
             else:
-                false = explained.false_conditions_in_brief(device.value, self._stop)
-            parts += ((selector, part) for part in false)
-            first = false[0]
-            verdicts.append(
-                SelectorFalse(selector.source, selector.index, first.part, first.found, first.hint)
-            )
-        return Judgement(tuple(verdicts), tuple(parts), tuple(failing))
+                parts = explained.false_conditions(*seen, relax=relax, cancelled=self._stop)
+            false.append((selector, parts))
+        if error is not None or not in_brief:
+            found = _judgement(false, error, failing)
+            return self._equal.setdefault(found, found)
+        # In brief, the same condition is the same object, and its number says what takes long to compare.
+        key = tuple((selector, *map(id, parts)) for selector, parts in false)
+        known = self._in_brief.get(key)
+        if known is None:
+            known = self._in_brief[key] = _judgement(false)
+        return known
+
+
+def _judgement(
+    false: Sequence[tuple[RequestSelector, tuple[FalseCondition, ...]]],
+    error: SelectorError | None = None,
+    failing: tuple[tuple[RequestSelector, FailingCondition], ...] = (),
+) -> Judgement:
+    verdicts: list[Verdict] = [] if error is None else [error]
+    for selector, (first, *_) in false:
+        verdicts.append(
+            SelectorFalse(selector.source, selector.index, first.part, first.found, first.hint)
+        )
+    parts = tuple((selector, part) for selector, parts in false for part in parts)
+    return Judgement(tuple(verdicts), parts, failing, error is not None)
 
 
 def answers_for(fleet: Fleet, request: ClaimRequest, stop: Check = never) -> SelectorAnswers:

@@ -17,6 +17,7 @@ from dra_driver.allocator.pools import Pool, counter_sets_of, device_named_twice
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
+from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 from dra_driver.explain.facts.device_nodes import DeviceNodes
@@ -53,6 +54,7 @@ class Fleet:
         self.environment = Environment(self.minor, "StoredExpressions")
         self.explained = lru_cache(maxsize=None)(self._explained)
         self._shared: dict[Hashable, Any] = {}
+        self._last_value: tuple[SliceDevice, DeviceValue] | None = None
 
     def is_on(self, gate: str) -> bool:
         """Return whether a feature gate is on in this cluster: as the API server's /metrics say, else by the default."""
@@ -64,6 +66,13 @@ class Fleet:
         if found is None:
             found = self._shared[key] = make()
         return found
+
+    def value_of(self, device: SliceDevice) -> DeviceValue:
+        """Return the CEL variable `device`. Only the last one is kept: those of 100,000 devices would take 60 MB."""
+        last = self._last_value
+        if last is None or last[0] is not device:
+            last = self._last_value = (device, DeviceValue(device.id.driver, device.device))
+        return last[1]
 
     def held_by(self, claims: Iterable[ResourceClaim]) -> AllocatedDevices:
         """Return the devices that are allocated to these claims."""

@@ -25,9 +25,10 @@ class _Known:
 
     def one(self, key: Hashable, part: Part) -> Part:
         """Return the part that came first with this key; the key says all that the part has."""
-        if len(self._parts) < _MOST_KEPT:
-            return cast(Part, self._parts.setdefault(key, part))
-        return cast(Part, self._parts.get(key, part))
+        known = self._parts
+        if len(known) < _MOST_KEPT:
+            return cast(Part, known.setdefault(key, part))
+        return cast(Part, known.get(key, part))
 
 
 def share_equal_parts(slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim]) -> None:
@@ -41,14 +42,10 @@ def share_equal_parts(slices: Sequence[ResourceSlice], claims: Sequence[Resource
     for device in (device for one in slices for device in one.spec.devices or ()):
         known = device.attributes or {}
         for name, attribute in known.items():
-            key = (
-                attribute.string_value,
-                attribute.int_value,
-                attribute.version_value,
-                attribute.bool_value,
-            )
-            if any(value is not None for value in key):
-                known[name] = attributes.one(key, attribute)
+            try:
+                known[name] = attributes.one(attribute, attribute)
+            except TypeError:  # an attribute with a list has no hash; few devices have one
+                continue
         if device.capacity:
             key_of_all = msgspec.msgpack.encode(device.capacity)
             _set(device, "capacity", capacities.one(key_of_all, device.capacity))
