@@ -50,7 +50,7 @@ def raw(content: bytes) -> None:
     if sys.stdout is None:
         return
     try:
-        sys.stdout.buffer.write(content + b"\n")
+        sys.stdout.buffer.writelines((content, b"\n"))
         sys.stdout.buffer.flush()
     except OSError as problem:
         _lost(sys.stdout, problem)
@@ -131,23 +131,24 @@ def json_line(document: object) -> None:
 
 def document(content: msgspec.Struct | dict[str, object], output: str = JSON) -> None:
     """Print a whole document, for `-o json` and `-o yaml`: the same fields in the same order."""
-    text = msgspec.json.format(_compact(content), indent=2).decode()
+    text = _json(content)
     if output == YAML:
         # Each document begins with a line of its own, so that a reader can tell the documents of --watch apart.
-        text = "---\n" + yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n")
-    line(text)
+        line("---\n" + yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n"))
+    else:
+        raw(text)
 
 
-def _compact(content: msgspec.Struct | dict[str, object]) -> bytes:
-    """Return the document as JSON on one line, of printable ASCII characters only.
+def _json(content: msgspec.Struct | dict[str, object]) -> bytes:
+    """Return the document as JSON of printable ASCII characters only.
 
     msgspec writes a long document in a tenth of the time, but leaves other characters as they are, and refuses lone surrogates.
     """
     with suppress(UnicodeEncodeError):
         text = msgspec.json.encode(content)
         if text.isascii() and b"\x7f" not in text:
-            return text
-    return json.dumps(msgspec.to_builtins(content)).encode()
+            return msgspec.json.format(text, indent=2)
+    return json.dumps(msgspec.to_builtins(content), indent=2).encode()
 
 
 def heading(text: str) -> None:

@@ -31,7 +31,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplateSpec,
 )
 from dra_driver.model.api.resource_slice import ResourceSlice
-from dra_driver.model.api.shared_parts import share_equal_parts
+from dra_driver.model.api.shared_parts import SharedParts
 from dra_driver.model.api.workload import StoredWorkload
 from dra_driver.model.names import CLUSTER_RECORD_KIND, DOCUMENT_VERSION
 
@@ -41,6 +41,8 @@ FORMAT_VERSION = 1
 GATES_PATH = "/metrics"
 """The path where the API server shows its feature gates. If it cannot be read, this is the name of the gap."""
 EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+LARGE = 8 * 1024 * 1024
+"""Of a record with fewer bytes, equal parts are not shared: that would take time, and the memory does not matter."""
 _KEPT_ANNOTATIONS = (EXTENDED_RESOURCE_CLAIM,)
 _MINOR = re.compile(r"[^.]*\.([0-9]{1,4})(?![0-9])")
 _AGAIN = "write it again with `dra-driver record`"
@@ -143,13 +145,49 @@ def encode(state: ClusterState) -> bytes:
 def decode(content: bytes, *, source: str) -> ClusterState:
     """Read the content of a record file. Raises NotARecord; `source` is the file's name for the message."""
     try:
-        record = msgspec.json.decode(content, type=Record)
+        record = _decoded(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotARecord(_what_is_wrong(content, source, error)) from error
     if (record.format, record.format_version) != (FORMAT, FORMAT_VERSION):
         raise NotARecord(_other_format(record.format, record.format_version, source))
-    share_equal_parts(record.cluster.resource_slices, record.cluster.resource_claims)
     return record.cluster
+
+
+class _Undecoded(ClusterState, frozen=True):
+    """A cluster whose slices and claims are still JSON."""
+
+    resource_slices: tuple[msgspec.Raw, ...] = ()  # type: ignore[assignment]
+    resource_claims: tuple[msgspec.Raw, ...] = ()  # type: ignore[assignment]
+
+
+class _UndecodedRecord(Record, frozen=True, kw_only=True):
+    cluster: _Undecoded
+
+
+def _decoded(content: bytes) -> Record:
+    """Return the whole record. Of a large one, equal parts are shared object by object: all objects at once would take twice the memory."""
+    if len(content) < LARGE:
+        return msgspec.json.decode(content, type=Record)
+    read = msgspec.json.decode(content, type=_UndecodedRecord)
+    shared = SharedParts()
+    slices, claims = msgspec.json.Decoder(ResourceSlice), msgspec.json.Decoder(ResourceClaim)
+    fields = {name: getattr(read.cluster, name) for name in ClusterState.__struct_fields__}
+    try:
+        fields["resource_slices"] = tuple(
+            shared.of_slice(slices.decode(one)) for one in read.cluster.resource_slices
+        )
+        fields["resource_claims"] = tuple(
+            shared.of_claim(claims.decode(one)) for one in read.cluster.resource_claims
+        )
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(content, type=Record)  # its error says the place in the file
+    return Record(
+        api_version=read.api_version,
+        kind=read.kind,
+        format=read.format,
+        format_version=read.format_version,
+        cluster=ClusterState(**fields),
+    )
 
 
 def _what_is_wrong(content: bytes, source: str, error: Exception) -> str:

@@ -5,7 +5,7 @@ Of 100,000 devices most have the model, the driver's version and the capacities 
 JSON was decoded each of these parts is an object of its own. Parts are values that nobody changes, so one of each is enough.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import TypeVar, cast
 
 import msgspec
@@ -14,7 +14,6 @@ from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 
 Part = TypeVar("Part")
-FEWEST = 10_000
 _MOST_KEPT = 10_000
 """More different values than this are names of single devices, such as UUIDs: to keep them would take more than it gives."""
 
@@ -31,26 +30,30 @@ class _Known:
         return cast(Part, known.get(key, part))
 
 
-def share_equal_parts(slices: Sequence[ResourceSlice], claims: Sequence[ResourceClaim]) -> None:
-    """Let equal attributes, capacities and specs be the same object. Only for objects that were just decoded: nobody else has them yet.
+class SharedParts:
+    """Lets equal attributes, capacities and specs of objects be the same object. Only for objects that were just decoded: nobody else has them yet."""
 
-    Of few objects nothing is shared: that would take time, and the memory does not matter.
-    """
-    if len(slices) + len(claims) < FEWEST:
-        return
-    attributes, capacities, specs = _Known(), _Known(), _Known()
-    for device in (device for one in slices for device in one.spec.devices or ()):
-        known = device.attributes or {}
-        for name, attribute in known.items():
-            try:
-                known[name] = attributes.one(attribute, attribute)
-            except TypeError:  # an attribute with a list has no hash; few devices have one
-                continue
-        if device.capacity:
-            key_of_all = msgspec.msgpack.encode(device.capacity)
-            _set(device, "capacity", capacities.one(key_of_all, device.capacity))
-    for claim in claims:
-        _set(claim, "spec", specs.one(msgspec.msgpack.encode(claim.spec), claim.spec))
+    def __init__(self) -> None:
+        self._attributes, self._capacities, self._specs = _Known(), _Known(), _Known()
+
+    def of_slice(self, one: ResourceSlice) -> ResourceSlice:
+        """Return the slice, with the parts that came first."""
+        for device in one.spec.devices or ():
+            known = device.attributes or {}
+            for name, attribute in known.items():
+                try:
+                    known[name] = self._attributes.one(attribute, attribute)
+                except TypeError:  # an attribute with a list has no hash; few devices have one
+                    continue
+            if device.capacity:
+                key = msgspec.msgpack.encode(device.capacity)
+                _set(device, "capacity", self._capacities.one(key, device.capacity))
+        return one
+
+    def of_claim(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the claim, with the spec that came first."""
+        _set(claim, "spec", self._specs.one(msgspec.msgpack.encode(claim.spec), claim.spec))
+        return claim
 
 
 def _set(value: msgspec.Struct, name: str, part: object) -> None:

@@ -276,3 +276,11 @@ def test_a_block_without_garbage_collection_leaves_it_as_it_was() -> None:
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_what_a_frozen_block_leaves_is_not_looked_through_later() -> None:
+    frozen = gc.get_freeze_count()
+    with uncollected(frozen=True):
+        left = [[] for _ in range(1000)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() >= frozen + len(left)

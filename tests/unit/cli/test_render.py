@@ -106,6 +106,13 @@ def test_a_document_says_the_same_as_json_and_as_yaml(capsys) -> None:
     assert yaml.safe_load(out) == shown
 
 
+@pytest.mark.parametrize("text", ["plain", 'a"\\b\n', "gp\u00fc \U0001f600", "\x1b\x7f", "\ud800"])
+def test_a_document_is_ascii_whatever_it_says(text: str, capsys) -> None:
+    content: dict[str, object] = {text: [text, {}, []], "number": 1.5, "none": None}
+    render.document(content)
+    assert capsys.readouterr().out == json.dumps(content, indent=2) + "\n"
+
+
 def test_what_the_output_cannot_encode_is_spelled_out() -> None:
     code = 'from dra_driver.cli import render; render.line("gp\\u00fc \\ud800")'
     done = subprocess.run(

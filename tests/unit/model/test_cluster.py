@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dra_driver.model import cluster
 from dra_driver.model.cluster import (
     EXTENDED_RESOURCE_CLAIM,
     ClusterState,
@@ -125,6 +126,8 @@ BAD = [
     (changed(formatVersion=2, cluster=1), "f.json has version 2 of the record's format"),
     (changed(formatVersion="x"), "f.json is no record of a cluster"),
     (changed(cluster={"nodes": [3]}), "$.cluster.nodes[0]"),
+    (changed(cluster={"resourceSlices": [{}, {"spec": 3}]}), "$.cluster.resourceSlices[1].spec"),
+    (changed(cluster={"resourceClaims": [{"spec": 3}]}), "$.cluster.resourceClaims[0].spec"),
     (changed(cluster=None), "f.json holds something that is no cluster"),
 ]
 
@@ -135,6 +138,29 @@ def test_a_bad_file_is_an_operators_sentence(content: bytes, message: str) -> No
         decode(content, source="f.json")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [content for content, _ in BAD])
+def test_a_large_file_that_is_bad_gets_the_same_sentence(
+    content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NotARecord) as small:
+        decode(content, source="f.json")
+    monkeypatch.setattr(cluster, "LARGE", 0)
+    with pytest.raises(NotARecord) as large:
+        decode(content, source="f.json")
+    assert str(large.value) == str(small.value)
+
+
+def test_a_large_file_is_the_same_cluster_in_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = msgspec.structs.replace(STATE, resource_claims=STATE.resource_claims[:1] * 2)
+    plain = decode(encode(twice), source="file").resource_claims
+    assert plain[0].spec is not plain[1].spec
+    monkeypatch.setattr(cluster, "LARGE", 0)
+    found = decode(encode(twice), source="file")
+    assert found == twice
+    assert type(found) is ClusterState
+    assert found.resource_claims[0].spec is found.resource_claims[1].spec
 
 
 def test_messages_of_conditions_are_kept_only_where_they_are_quoted() -> None:

@@ -9,13 +9,7 @@ import pytest
 from dra_driver.model.api import shared_parts
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import Device, ResourceSlice
-from dra_driver.model.api.shared_parts import share_equal_parts
-
-
-@pytest.fixture(autouse=True)
-def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also among few."""
-    monkeypatch.setattr(shared_parts, "FEWEST", 1)
+from dra_driver.model.api.shared_parts import SharedParts
 
 
 def a_slice(*devices: dict[str, Any]) -> ResourceSlice:
@@ -23,9 +17,10 @@ def a_slice(*devices: dict[str, Any]) -> ResourceSlice:
 
 
 def shared(*devices: dict[str, Any]) -> list[Device]:
-    one = a_slice(*devices)
-    share_equal_parts([one, ResourceSlice()], [])
+    parts = SharedParts()
+    one = parts.of_slice(a_slice(*devices))
     assert one == a_slice(*devices)
+    assert parts.of_slice(ResourceSlice()) == ResourceSlice()
     return one.spec.devices or []
 
 
@@ -76,19 +71,10 @@ def test_claims_that_ask_for_the_same_have_one_spec() -> None:
             for name, wanted in (("a", "gpu"), ("b", "gpu"), ("c", "nic"))
         ]
 
-    found = claims()
-    share_equal_parts([], found)
+    found = list(map(SharedParts().of_claim, claims()))
     assert found == claims()
     assert found[0].spec is found[1].spec
     assert found[0].spec is not found[2].spec
-
-
-def test_of_few_objects_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_parts, "FEWEST", 3)
-    a, b = shared(attributes(x={"int": 7}), attributes(x={"int": 7}))
-    assert a.attributes is not None
-    assert b.attributes is not None
-    assert a.attributes["x"] is not b.attributes["x"]
 
 
 def test_values_that_are_too_many_to_be_kept_stay_their_own(
