@@ -124,9 +124,20 @@ def _alike(groups: Sequence[DeviceGroup]) -> str:
     """Return one line for groups that differ only in the claims that use their devices."""
     if len(groups) == 1:
         return _group(groups[0])
-    count = _sum(groups)
-    (words,) = _texts([("", one.verdict) for one in groups])
-    return f"{devices(count)} match: {words}"
+    reasons = [one.verdict for one in groups]
+    holders = [_holder(one) for one in reasons if isinstance(one, HeldByClaim)]
+    if holders:
+        words = f"held by {first_names(holders, 'claims')}"
+    else:
+        (words,) = _texts([("", one) for one in reasons])
+    return f"{devices(_sum(groups))} match: {words}"
+
+
+def _holder(reason: HeldByClaim) -> str:
+    """Return a claim with its pods, which are in its namespace, and the time, short enough to stand beside other claims."""
+    pods = [pod.rpartition("/")[2] for pod in reason.pods]
+    used = f"pod{'s' if len(pods) > 1 else ''} {first_names(pods)}" if pods else "no pod"
+    return f"{reason.claim} ({used}{', ' if reason.since else ''}{reason.since})"
 
 
 def _group(group: DeviceGroup) -> str:
@@ -151,6 +162,7 @@ def _nearest(request: RequestReport, lines: Sequence[str]) -> Iterator[str]:
     words = dict.fromkeys(_new_words(one, said) for one in miss.reasons)
     (first, *more) = miss.reasons
     known = str(first) in said or (isinstance(first, SelectorFalse) and _condition(first) in never)
+    known = known or (isinstance(first, HeldByClaim) and _holder(first) in said)
     if known and not more:
         return
     where = f" on {miss.node}" if miss.node else ""

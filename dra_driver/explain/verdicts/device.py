@@ -110,11 +110,17 @@ class HeldByClaim(Case, frozen=True):
         names = {one.name for one in self.ending}
         return bool(names) and all(f"pod {pod}" in names for pod in self.pods)
 
+    @property
+    def since(self) -> str:
+        """Since when the claim has the device, in words; "" if that is not known."""
+        if self.allocated:
+            return f"since {self.allocated}"
+        return f"claim created {self.created}" if self.created else ""
+
     def __str__(self) -> str:
-        used = f", used by {first_names(self.pods)}" if self.pods else ", used by no pod"
-        since = f", claim created {self.created}" if self.created else ""
-        since = f", since {self.allocated}" if self.allocated else since
-        return f"held by {self.claim}{used}{since}{_endings(self.ending)}"
+        used = f"used by {first_names(self.pods)}" if self.pods else "used by no pod"
+        since = f", {self.since}" if self.since else ""
+        return f"held by {self.claim}, {used}{since}{_endings(self.ending)}"
 
 
 class CapacityTooSmall(Case, frozen=True):

@@ -70,7 +70,7 @@ def test_claims_are_told_together_for_all_that_they_use() -> None:
     shared = [CapacityConsumed("memory", "2", "1", (f"ns/{name}",)) for name in "ab"]
     held = [HeldByClaim(f"ns/{name}") for name in "cd"]
     assert told(*map(of, (*held, *shared))) == [
-        "2 devices match: held by ns/c, ns/d",
+        "2 devices match: held by ns/c (no pod), ns/d (no pod)",
         "2 devices match: memory: 1 left < 2, consumed by ns/a, ns/b",
     ]
 
@@ -121,6 +121,10 @@ def test_an_error_is_told_once() -> None:
 def test_the_nearest_miss_is_told_if_no_line_has_it() -> None:
     held = HeldByClaim("ns/a")
     assert told(of(held), nearest=miss(held)) == [f"1 device matches: {held}"]
+    other = HeldByClaim("ns/b", ("ns/p",), "T")
+    assert told(of(held), of(other), nearest=miss(other)) == [
+        "2 devices match: held by ns/a (no pod), ns/b (pod p, since T)"
+    ]
     both = told(of(held), nearest=miss(held, Tainted("k:NoSchedule")))
     assert both[-1] == f"nearest miss: d/p/a on node n: {held}; tainted k:NoSchedule"
 
@@ -170,7 +174,23 @@ def test_nodes_with_the_nearest_devices_come_first() -> None:
 def test_other_claims_than_those_that_end_are_one_line() -> None:
     old = HeldByClaim("ns/old", ending=(ENDING,))
     groups = [of(old), of(HeldByClaim("ns/a")), of(HeldByClaim("ns/b"))]
-    assert told(*groups)[1:] == ["2 devices match: held by ns/a, ns/b"]
+    assert told(*groups)[1:] == ["2 devices match: held by ns/a (no pod), ns/b (no pod)"]
+
+
+def test_each_of_several_claims_is_told_with_its_pods_and_since_when() -> None:
+    holders = [
+        HeldByClaim("ns/a", ("ns/p",), "2026-11-01T08:00:00Z", "2026-10-31T08:00:00Z"),
+        HeldByClaim("ns/b", ("ns/q", "ns/r"), created="2026-11-02T08:00:00Z"),
+        HeldByClaim("ns/c"),
+    ]
+    assert told(*map(of, holders)) == [
+        "3 devices match: held by ns/a (pod p, since 2026-11-01T08:00:00Z), "
+        "ns/b (pods q, r, claim created 2026-11-02T08:00:00Z), ns/c (no pod)"
+    ]
+    more = [HeldByClaim(f"ns/{number}", (f"ns/p{number}",)) for number in range(6)]
+    assert told(*map(of, more)) == [
+        "6 devices match: held by ns/0 (pod p0), ns/1 (pod p1), ns/2 (pod p2), ns/3 (pod p3), … (6 claims)"
+    ]
 
 
 def test_what_a_device_of_another_driver_lacks_is_not_told() -> None:

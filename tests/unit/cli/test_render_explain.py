@@ -73,7 +73,8 @@ def test_devices_are_counted_by_reason_and_holders_are_told_together() -> None:
         "Claim ns/c",
         "  request gpu: 1 x gpu",
         "    - 1 device: can be had",
-        "    - 10 devices match: held by ns/0, ns/1, ns/2, ns/3, … (5 claims)",
+        "    - 10 devices match: held by ns/0 (no pod), ns/1 (no pod), ns/2 (no pod),",
+        "      ns/3 (no pod), … (5 claims)",
         "    - 1 device matches (d/p/b): tainted k:NoSchedule, since 2026",
         "    - 1,024 devices: memory 40Gi < 80Gi (for example d/p/a)",
     ]
