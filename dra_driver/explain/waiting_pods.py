@@ -106,7 +106,7 @@ def _owned(where: Cluster, subject: WorkloadSubject) -> list[Pod]:
     if where.recorded or gap is not None:
         found = [pod for pod in pods if _is_named_after(pod, subject)]
         if not found:
-            why = gap.message if gap else _of_the_record(state)
+            why = gap.message if gap else _of_the_record(state, subject)
             raise Permanent(f"cannot find pods of {subject.title}: {why}")
         return found
     stored = _stored(state, subject)
@@ -157,7 +157,10 @@ def _workloads_by_name(pod: Pod) -> Iterator[tuple[str, str]]:
         yield owner.kind, owner.name
 
 
-def _of_the_record(state: ClusterState) -> str:
+def _of_the_record(state: ClusterState, subject: WorkloadSubject) -> str:
+    alike = {pod.metadata.namespace for pod in state.pods if _is_named_after(pod, subject)}
+    if alike:
+        return f"the record has pods of one in {listed(sorted(alike))}: give it with -n"
     names = (
         f"{kind.lower()} {pod.metadata.namespace}/{name}"
         for pod in state.pods

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.model.api.core import Container, Pod
+from dra_driver.model.api.defaults import pod_with_defaults
 from dra_driver.model.api.meta import QuantityText
 
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -18,7 +19,11 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 def pod_requests(pod: Pod) -> dict[str, int]:
-    """Return the amount of each resource that the pod requests, in billionths."""
+    """Return the amount of each resource that the pod requests, in billionths.
+
+    The API server's defaults count too, because a record edited by hand may lack them.
+    """
+    pod = pod_with_defaults(pod)
     result: dict[str, int] = {}
     for container in pod.spec.containers or ():
         _add(result, container.resources.requests)

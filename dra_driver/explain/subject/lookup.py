@@ -38,7 +38,7 @@ def named(
         name = f"{subject.namespace}/{subject.name}"
         alike = {one.metadata.namespace for one in objects if one.metadata.name == subject.name}
         if alike:
-            shown = ", ".join(sorted(alike)[:_SHOWN])
+            shown = listed(sorted(alike))
             raise _not_there(where, kind, name, f"there is one in {shown}: give it with -n")
         if namespace_is_missing(where.state, subject.namespace):
             raise _not_there(where, kind, name, f"there is no namespace {subject.namespace} either")

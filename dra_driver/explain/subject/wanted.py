@@ -14,7 +14,7 @@ from dra_driver.explain.subject.lookup import find
 from dra_driver.explain.subject.subject import Resolved, ResolvedPod, WantedClaim
 from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, TemplateMissing
 from dra_driver.model.api.core import Pod, PodResourceClaim
-from dra_driver.model.api.defaults import with_defaults
+from dra_driver.model.api.defaults import pod_with_defaults, with_defaults
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
 from dra_driver.model.api.resource_claim import (
     POD_CLAIM_NAME,
@@ -25,7 +25,11 @@ from dra_driver.model.cluster import ClusterState
 
 
 def of_pod(state: ClusterState, pod: Pod, *, live: bool) -> ResolvedPod:
-    """Return the pod with its claims. `live`: the pod exists in the cluster, so that the controller makes its claims."""
+    """Return the pod with its claims. `live`: the pod exists in the cluster, so that the controller makes its claims.
+
+    The API server's defaults are filled in, because a record edited by hand may lack them.
+    """
+    pod = pod_with_defaults(pod)
     wanted = tuple(
         found
         for entry in pod.spec.resource_claims or ()

@@ -294,6 +294,18 @@ def test_a_template_that_needs_both_kinds_of_devices_is_told_per_node() -> None:
     assert (report.exit_code, placed) == (0, {HOME: 1, "plugin": 0})
 
 
+def test_a_recorded_pod_that_only_has_limits_asks_for_them() -> None:
+    resource = f"{words.GPU}/whole"
+    made = words.device_class("extended")
+    made["spec"]["extendedResourceName"] = resource
+    limited = {"name": "c", "resources": {"limits": {resource: "2"}}}
+    asking = pod(spec={"containers": [limited], "resourceClaims": []})
+    one = explain(with_pod(state(ONE, made), asking), MINE, recorded=True)
+    assert (one.exit_code, one.claims[0].origin) == (1, f"extended resources {resource}")
+    two = explain(with_pod(state(resource_slice(devices(2)), made), asking), MINE, recorded=True)
+    assert (two.exit_code, len(two.nodes[0].placement)) == (0, 2)
+
+
 def test_a_node_that_is_not_the_pods_own_is_not_looked_at_and_that_is_said() -> None:
     elsewhere = words.FLEET[0]
     fleet = state(ONE, holder("gpu-0", words.MINE), words.node(elsewhere))

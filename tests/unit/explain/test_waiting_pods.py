@@ -52,6 +52,7 @@ def test_pending_pods_are_those_that_ask_for_devices_and_have_no_node() -> None:
         pod("claims", **CLAIMS),
         pod("plain", containers=[{"resources": {"requests": {"cpu": "1"}}}]),
         pod("extended", containers=[{"resources": {"requests": {"example.com/gpu": "1"}}}]),
+        pod("limit", containers=[{"resources": {"limits": {"example.com/gpu": "1"}}}]),
         pod("none", containers=[{"resources": {"requests": {"example.com/gpu": "0"}}}]),
         pod("placed", node="n", **CLAIMS),
         pod("over", phase="Failed", **CLAIMS),
@@ -59,10 +60,10 @@ def test_pending_pods_are_those_that_ask_for_devices_and_have_no_node() -> None:
         pod("elsewhere", namespace="other", **CLAIMS),
     )
     found = pods_of(where, PendingSubject("ns"))
-    assert names(found) == ["claims", "extended"]
-    assert found.says == "2 pods that ask for devices wait for a node"
+    assert names(found) == ["claims", "extended", "limit"]
+    assert found.says == "3 pods that ask for devices wait for a node"
     assert not found.settled
-    assert names(pods_of(where, PendingSubject(""))) == ["claims", "extended", "elsewhere"]
+    assert names(pods_of(where, PendingSubject(""))) == ["claims", "extended", "limit", "elsewhere"]
 
 
 def test_labels_choose_among_the_pending_pods() -> None:
@@ -225,4 +226,12 @@ def test_a_record_without_the_pods_says_whose_it_has() -> None:
     assert str(caught.value) == (
         "cannot find pods of statefulset ns/db: a record has the pods of workloads, not the workloads; this one has pods of "
         "deployment ns/web, replicaset ns/web-6f, cronjob ns/nightly, job ns/nightly"
+    )
+
+
+def test_a_record_with_pods_of_such_a_workload_elsewhere_says_where() -> None:
+    with pytest.raises(Permanent) as caught:
+        pods_of(cluster(*OWNED, recorded=True), WorkloadSubject("Deployment", "other", "web"))
+    assert str(caught.value) == (
+        "cannot find pods of deployment other/web: the record has pods of one in ns: give it with -n"
     )

@@ -49,6 +49,15 @@ def test_a_pod_without_requests_asks_for_nothing() -> None:
     assert pod_requests(pod(containers=[{"name": "c"}])) == {}
 
 
+def test_a_limit_without_a_request_is_the_request() -> None:
+    limited = {"name": "c", "resources": {"limits": {"cpu": "4", "example.com/x": "2"}}}
+    first = {**limited, "restartPolicy": "Always"}
+    assert pod_requests(pod(containers=[limited], initContainers=[first])) == {
+        "cpu": 8 * NANO,
+        "example.com/x": 4 * NANO,
+    }
+
+
 def test_pods_on_a_node_are_counted_as_well() -> None:
     both = [pod(containers=[container(1)]), pod(containers=[container(2)])]
     assert used_on_node(both) == {"pods": 2 * NANO, "cpu": 3 * NANO}

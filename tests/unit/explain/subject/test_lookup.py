@@ -23,6 +23,7 @@ STATE = msgspec.convert(
         ("x", "ns", True, "in the record: it has ns/trainer-0"),
         ("x", "ns", False, "in this cluster: look with `kubectl get pods --all-namespaces`"),
         ("trainer-0", "other", False, "in this cluster: there is one in ns: give it with -n"),
+        ("trainer-0", "other", True, "in the record: there is one in ns: give it with -n"),
     ],
 )
 def test_the_message_names_what_was_probably_meant(
@@ -31,6 +32,13 @@ def test_the_message_names_what_was_probably_meant(
     with pytest.raises(Permanent) as caught:
         named(STATE.pods, PodSubject(namespace, name), "pod", Cluster(STATE, recorded))
     assert f"there is no pod {namespace}/{name} {said}" in str(caught.value)
+
+
+def test_of_many_namespaces_with_that_name_a_few_are_told() -> None:
+    pods = [{"metadata": {"name": "p", "namespace": f"ns-{number}"}} for number in range(6)]
+    state = msgspec.convert({"pods": pods}, ClusterState)
+    with pytest.raises(Permanent, match=r"there is one in ns-0, ns-1, ns-2, ns-3, … \(6\): give"):
+        named(state.pods, PodSubject("default", "p"), "pod", Cluster(state, recorded=True))
 
 
 def test_only_a_very_similar_name_is_offered() -> None:
