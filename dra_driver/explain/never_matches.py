@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.reasons.conditions import FalseCondition, shown
-from dra_driver.cel.reasons.paths import DevicePath, path_of, value_at
+from dra_driver.cel.reasons.conditions import FalseCondition
+from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.selector import conjuncts
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
+from dra_driver.explain.published_values import meant_kinds, values_of
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
@@ -42,15 +43,14 @@ def never_matches(
     if driver:
         yield DriverPublishesNothing(driver, meant(driver, sorted(fleet.drivers)))
         return
-    kinds = explained.kinds(devices)
-    meant_kinds = [one for one in kinds if not answers.foreign(one.devices[0])] or kinds
-    blamed = _blamed(meant_kinds, miss)
-    ours = [device for one in meant_kinds for device in one.devices]
+    kinds = meant_kinds(explained, devices)
+    blamed = _blamed(kinds, miss)
+    ours = [device for one in kinds for device in one.devices]
     driver = miss.device.id.driver
     alone = len(blamed) == 1
 
     def values(path: DevicePath) -> Counter[str]:
-        return explained.shared((Counter, path), devices, lambda: _values(path, ours))
+        return values_of(explained, devices, path)
 
     found = [_found(one, values, driver, alone=alone) for one in blamed]
     first, *others = blamed
@@ -124,21 +124,6 @@ def _driver_wanted(part: Expr) -> str:
         if path_of(one) == DevicePath("driver") and isinstance(other, Constant):
             return other.value if isinstance(other.value, str) else ""
     return ""
-
-
-def _values(path: DevicePath, devices: Sequence[SliceDevice]) -> Counter[str]:
-    """Count the devices for each value that they publish at a path, without the devices that publish none."""
-    texts: dict[int, str] = {}
-    found: Counter[str] = Counter()
-    for device in devices:
-        value = value_at(path, device.id.driver, device.device)
-        # Equal values of many devices are one object, and to make its text takes long.
-        text = texts.get(id(value))
-        if text is None:
-            text = texts[id(value)] = shown(value)
-        if text:
-            found[text] += 1
-    return found
 
 
 def _listed(values: Counter[str]) -> str:

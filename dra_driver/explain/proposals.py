@@ -127,6 +127,12 @@ def from_miss(explained: RequestExplained, request: ClaimRequest, miss: Miss) ->
         yield from _removing(explained, request, miss, relaxed, edits, ending=ending)
 
 
+def from_mistyped(explained: RequestExplained, miss: Miss) -> Iterator[Proposal]:
+    """Yield the change after which this device fits, which only lacks values that are mistyped in the selectors."""
+    way: tuple[Rewritten, Kind] = (relaxed_selectors(miss.parts), "correct")
+    yield from _removing(explained, explained.request, miss, way, ending=True)
+
+
 def _removing(
     explained: RequestExplained,
     request: ClaimRequest,

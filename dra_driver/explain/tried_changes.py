@@ -29,8 +29,10 @@ from dra_driver.explain.proposals import (
     fewer,
     from_errors,
     from_miss,
+    from_mistyped,
     other_class,
 )
+from dra_driver.explain.published_values import mistyped
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.subject import NewNode
@@ -200,6 +202,9 @@ class TriedChanges:
         yield from from_errors(explained, miss)
         if miss is not None:
             yield from from_miss(explained, request, miss)
+            right = mistyped(explained, self._devices, miss)
+            if right is not None:
+                yield from from_mistyped(explained, right)
         # If the nearest device is in use, one that is free may be an answer too, for who can use another type.
         free = nearest(explained, self._devices, free=True)
         if free is not None:

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Sequence
 
 _NEAR = 0.6
+_LOOKS = str.maketrans("oil_ ", "011--")
 
 
 def meant(word: str, there: Sequence[str]) -> str:
@@ -18,6 +19,18 @@ def likely(word: str, there: Sequence[str]) -> str:
         return ""
     near = max(there, key=lambda name: _likeness(word, name), default="")
     return near if near and _likeness(word, near) >= _NEAR else ""
+
+
+def same_but_for_looks(word: str, there: Sequence[str]) -> str:
+    """Return the existing name that only looks like `word`: O for 0, l for 1, other separators or capitals. Returns "" if there is none, or
+    if `word` exists.
+
+    Unlike a name that is only similar, this is no other name: A100 and H100 are similar.
+    """
+    if word in there:
+        return ""
+    look = word.casefold().translate(_LOOKS)
+    return next((name for name in there if name.casefold().translate(_LOOKS) == look), "")
 
 
 def question(near: str) -> str:

@@ -183,10 +183,11 @@ def test_each_of_several_claims_is_told_with_its_pods_and_since_when() -> None:
         HeldByClaim("ns/b", ("ns/q", "ns/r"), created="2026-11-02T08:00:00Z"),
         HeldByClaim("ns/c"),
     ]
-    assert told(*map(of, holders)) == [
+    (line,) = told(*map(of, holders))
+    assert line == (
         "3 devices match: held by ns/a (pod p, since 2026-11-01T08:00:00Z), "
         "ns/b (pods q, r, claim created 2026-11-02T08:00:00Z), ns/c (no pod)"
-    ]
+    )
     more = [HeldByClaim(f"ns/{number}", (f"ns/p{number}",)) for number in range(6)]
     assert told(*map(of, more)) == [
         "6 devices match: held by ns/0 (pod p0), ns/1 (pod p1), ns/2 (pod p2), ns/3 (pod p3), … (6 claims)"

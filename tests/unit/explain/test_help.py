@@ -240,6 +240,12 @@ def test_the_selector_of_a_class_is_corrected_in_the_class() -> None:
     made["spec"]["selectors"] += [{"cel": {"expression": f'{A}.model == "H10O"'}}]
     report = asking(state(resource_slice(devices(1)), made), request(deviceClassName="fast"))
     assert helps(report) == [
+        ("correct", f'class fast: write {A}.model == "H100" instead of {A}.model == "H10O"'),
+        ("edit", "request gpu of claim ns/mine: ask for class gpu instead of fast"),
+    ]
+    other = device_class("fast", expression=f'{A}.model == "A100"')
+    report = asking(state(resource_slice(devices(1)), other), request(deviceClassName="fast"))
+    assert helps(report) == [
         ("edit", "request gpu of claim ns/mine: ask for class gpu instead of fast")
     ]
     broken = device_class("fast", expression=f'{A}.modle == "H100"')
@@ -248,6 +254,22 @@ def test_the_selector_of_a_class_is_corrected_in_the_class() -> None:
         ("correct", f"class fast: write {A}.model instead of {A}.modle"),
         ("edit", f'class fast: leave out {A}.modle == "H100"'),
     ]
+
+
+def test_a_mistyped_value_is_corrected_to_what_a_device_has_that_is_not_the_nearest() -> None:
+    def of(model: str, name: str, **more: Any) -> dict[str, Any]:
+        return device(name, attributes={"model": {"string": model}, "numa": {"int": 0}}, **more)
+
+    listed = [of("A100", "gpu-0"), of("H100", "gpu-1")]
+    held = used(holder("gpu-1", "h"), "p")
+    wrong, right = f'{A}.model == "h1O0"', f'{A}.model == "H100"'
+    correct = f"request gpu of claim ns/mine: write {right} instead of {wrong}"
+    free = asking(state(resource_slice(listed)), request(cel=wrong))
+    assert helps(free)[0] == ("correct", correct)
+    taken = asking(state(resource_slice(listed), held), request(cel=wrong))
+    assert helps(taken)[0] == ("correct", f"{correct}; end claim ns/h, used by ns/p")
+    also = asking(state(resource_slice(listed)), request(cel=f"{wrong} && {A}.numa == 7"))
+    assert "correct" not in dict(helps(also))
 
 
 def test_to_change_a_request_and_to_end_a_claim_is_no_second_way() -> None:

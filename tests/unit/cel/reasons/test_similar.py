@@ -3,7 +3,7 @@
 
 import pytest
 
-from dra_driver.cel.reasons.similar import likely, meant
+from dra_driver.cel.reasons.similar import likely, meant, same_but_for_looks
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,20 @@ from dra_driver.cel.reasons.similar import likely, meant
 def test_the_most_similar_name_is_the_likely_one(word: str, there: list[str], near: str) -> None:
     assert likely(word, there) == near
     assert meant(word, there) == (f"did you mean {near}?" if near else "")
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "same"),
+    [
+        ('"H10O"', ['"A100"', '"H100"'], '"H100"'),
+        ('"h100"', ['"H100"'], '"H100"'),
+        ('"NVIDIA_H100 80GB"', ['"NVIDIA-H100-80GB"'], '"NVIDIA-H100-80GB"'),
+        ('"H1OO"', ['"H100"', '"H1OO"'], ""),
+        ('"A100"', ['"H100"'], ""),
+        ('"L40"', ['"L40S"'], ""),
+        ("57.01.0", ["570.1.0"], ""),
+        ("x", [], ""),
+    ],
+)
+def test_a_name_that_only_looks_alike_is_the_same(word: str, there: list[str], same: str) -> None:
+    assert same_but_for_looks(word, there) == same
