@@ -137,9 +137,9 @@ class TriedChanges:
             Candidate("", {}).and_also(one) for one in self._proposals() if one.what or one.ended
         )
         requests = self._requests.requests
-        together = [*combined_changes(requests, self._places())]
+        together = [*combined_changes(requests, self._places)]
         if any(one.request.claim.spec.devices.constraints for one in requests):
-            together += everything_ended(requests, self._places())
+            together += everything_ended(requests, self._places)
         seen: dict[object, Candidate] = {}
         for candidate in (*single, *together):
             seen.setdefault((candidate.what, frozenset(candidate.ended)), candidate)
@@ -305,12 +305,15 @@ class TriedChanges:
             return self._requests.miss(explained)
         return nearest(explained, self._devices)
 
-    def _places(self) -> Iterator[tuple[TriedNodes, Sequence[SliceDevice]]]:
-        """Yield the devices of a few nodes of each group: those where the least has to end. On equivalent nodes others have the devices."""
+    @cached_property
+    def _places(self) -> Sequence[tuple[TriedNodes, Sequence[SliceDevice]]]:
+        """The devices of a few nodes of each group: those where the least has to end. On equivalent nodes others have the devices."""
+        found: list[tuple[TriedNodes, Sequence[SliceDevice]]] = []
         for tried, nodes in self._taking:
             there = [self._nodes.devices_on(tried, node) for node in nodes]
-            for devices in nsmallest(MOST_PLACES, there, key=self._cost_of_all):
-                yield tried, devices
+            least = nsmallest(MOST_PLACES, there, key=self._cost_of_all)
+            found += ((tried, devices) for devices in least)
+        return found
 
     def _cost_of_all(self, devices: Sequence[SliceDevice]) -> int:
         holders = {name for one in devices for name in self._fleet.claims_on(one.id)}
