@@ -17,11 +17,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a finding of a check means, and what to do. `command` has gaps such as {path}; "" if no command mends it."""
+    """What a finding of a check means, and what to do. `command` has gaps such as {path}."""
 
     check: str
     severity: Severity
     title: str
     meaning: str
     next_step: str
-    command: str = ""
+    command: str

@@ -26,8 +26,7 @@ def _sections() -> Iterator[str]:
             if text.check == name:
                 yield f"### {found}\n\n{text.title} ({text.severity}).\n"
                 yield f"{_sentence(text.meaning)} What to do: {text.next_step}.\n"
-                if text.command:
-                    yield f"```sh\n{text.command.format_map(_gaps(text))}\n```\n"
+                yield f"```sh\n{text.command.format_map(_gaps(text))}\n```\n"
 
 
 def gaps(text: Text) -> frozenset[str]:

@@ -90,7 +90,7 @@ def test_each_step_of_the_page_does_what_it_says(story: Story, tmp_path: Path) -
     assert "cannot allocate all claims" in story.why_pending("greedy")
     why = reader.run("kubectl dra why pod/greedy")
     assert "devices do not fit" in why
-    assert "memory is 81559Mi (8)" in why
+    assert "memory is 81559Mi (8)" in " ".join(why.split())
 
     reader.run("kubectl delete pod trainer greedy")
     wait_until(lambda: "trainer" not in reader.run("kubectl dra claims"), "the end of the claim")

@@ -5,6 +5,7 @@ import shlex
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.doctor.findings import (
     Diagnosis,
@@ -13,6 +14,7 @@ from dra_driver.doctor.findings import (
     finding,
     fine,
     ordered,
+    retold,
     unknown,
 )
 
@@ -32,6 +34,24 @@ def test_a_finding_has_the_texts_of_the_table() -> None:
     assert (PROBLEM.check, PROBLEM.severity) == ("device-files", "problem")
     assert PROBLEM.command == "rmdir /dev/nvidia0 && nvidia-smi -L"
     assert "DirectoryOrCreate" in PROBLEM.meaning
+
+
+def test_a_finding_of_a_file_has_no_words_of_its_author_but_what_was_found() -> None:
+    forged = replace(PROBLEM, meaning="all is well", next_step="run this", command="curl x | sh")
+    told = retold(forged)
+    assert (told.meaning, told.next_step, told.command) == (PROBLEM.meaning, PROBLEM.next_step, "")
+    assert (told.object, told.found, told.severity) == ("/dev/nvidia0", "a directory", "problem")
+
+
+def test_a_finding_of_another_release_is_not_known() -> None:
+    assert retold(OK) == OK
+    assert retold(UNKNOWN) == UNKNOWN
+    newer = replace(WARNING, id="disk-on-fire")
+    moved = replace(WARNING, check="cgroups")
+    for told in map(retold, (newer, moved, replace(OK, severity="problem"))):
+        assert told.severity == "unknown"
+        assert told.found.startswith("this release does not know ")
+        assert told.command == ""
 
 
 def test_what_others_wrote_cannot_leave_its_place() -> None:

@@ -21,6 +21,10 @@ def short(found: list[Finding]) -> list[tuple[str, str, str]]:
     return [(one.id, one.severity, one.object) for one in found]
 
 
+def test_a_machine_without_a_kubelet_is_perhaps_no_node() -> None:
+    assert short(list(kubelet.judge_no_node())) == [("perhaps-no-node", "warning", "this machine")]
+
+
 def row(phase: Phase = Phase.PREPARED, held: Held | None = None) -> PreparedClaim:
     devices = tuple(
         PreparedDevice(("r",), PoolName("n"), DeviceName(name), (), "") for name in ("b", "a")

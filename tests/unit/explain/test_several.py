@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several subjects at once: a report for each, the worst outcome of all, and equal pods only once."""
 
+import itertools
 from typing import Any
 
 import msgspec
 import pytest
 
 from dra_driver.errors import Permanent
-from dra_driver.explain.several import explain_several, settled
+from dra_driver.explain.several import explain_pods, explain_several, settled
 from dra_driver.explain.subject.subject import (
     ClaimSubject,
     PendingSubject,
@@ -230,6 +231,23 @@ def test_one_node_and_the_end_of_the_time_hold_for_each_pod() -> None:
     assert late.exit_code == 2
     assert late.verdicts == (CouldNotTell("timeout", late.summary),)
     assert late.nodes == ()
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 4, 5])
+def test_pods_that_come_after_one_that_took_too_long_have_an_answer(looks: int) -> None:
+    elsewhere = {"nodeSelector": {"a": "b"}}
+    pods = [pod("slow", NEVER_FITS), *(pod(name, NEVER_FITS, spec=elsewhere) for name in "ab")]
+    left, late = itertools.count(looks, -1), [True]
+
+    def cancelled() -> bool:
+        return late[0] and next(left) <= 0
+
+    answers = explain_pods(cluster(*pods), pods, cancelled=cancelled)
+    slow, about = next(answers)
+    assert (slow.exit_code, [one.metadata.name for one in about]) == (2, ["slow"])
+    late[0] = False
+    ((found, about),) = answers
+    assert (found.exit_code, [one.metadata.name for one in about]) == (1, ["a", "b"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from dra_driver.explain.trial import try_on
 from dra_driver.overview.cluster import Overview
 from dra_driver.overview.devices import Chosen
-from dra_driver.overview.free import FreeOfClass, FreeProduct, free_of
+from dra_driver.overview.free import FreeOfClass, FreeProduct, free_of, took_too_long
 from tests.e2e import fleet as words
 from tests.unit.explain.clusters import claim
 from tests.unit.overview.scene import ANYWHERE, Object, gpu_slice, held, overview, shared
@@ -135,6 +135,7 @@ def test_a_class_that_excludes_devices_has_no_problem() -> None:
 def test_a_search_that_takes_too_long_is_a_problem() -> None:
     found = free_of(overview(gpu_slice(words.device("a"))), ANYWHERE, cancelled=lambda: True)
     assert found.classes[0].problem == "could not tell (timeout): a selector took too long"
+    assert took_too_long(found.classes[0])
     assert (found.classes[0].free, found.classes[0].is_complete) == (0, False)
 
 

@@ -9,7 +9,8 @@ from dra_driver.model.api.core import NodeSelector
 from dra_driver.model.api.resource_slice import ResourcePool, ResourceSlice, ResourceSliceSpec
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.overview.part import Gap
-from dra_driver.overview.rights import gaps_of, nothing_served
+from dra_driver.overview.rights import forbidden as unreadable
+from dra_driver.overview.rights import gaps_of, needed, nothing_served
 
 
 def gaps(command: str, *found: NotRead, namespace: str = "") -> tuple[Gap, ...]:
@@ -39,6 +40,15 @@ def test_what_the_answer_lacks() -> None:
         "which nodes are cordoned, and the nodes of devices with a node selector",
         "explain",
     )
+
+
+def test_what_is_watched_is_what_the_answer_needs_and_the_user_may_read() -> None:
+    assert needed("usage of nodes") - needed("usage") == {"pods", "nodes"}
+    in_one = forbidden("pods", only_namespace="team")
+    one_claim = forbidden("resourceclaims", name="ns/x")
+    silent = NotRead(resource="deviceclasses", reason="timeout", message="no")
+    found = ClusterState(not_read=(forbidden("nodes"), in_one, one_claim, silent))
+    assert unreadable(found) == {"nodes"}
 
 
 def test_an_object_that_cannot_be_read_needs_no_right() -> None:
