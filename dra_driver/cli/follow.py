@@ -22,10 +22,9 @@ REST = 4
 
 
 def rest_after(seconds: float, failures: int = 0) -> float:
-    """Return how long to rest after a reading of so many seconds; after some that failed, how long until it is tried again."""
-    if failures:
-        return min(LEAST_REST_SECONDS * 2.0 ** min(failures, _DOUBLINGS), LONGEST_REST_SECONDS)
-    return max(LEAST_REST_SECONDS, REST * seconds)
+    """Return how long to rest after a reading of so many seconds, and longer after each that failed."""
+    least = min(LEAST_REST_SECONDS * 2.0 ** min(failures, _DOUBLINGS), LONGEST_REST_SECONDS)
+    return max(least, REST * seconds)
 
 
 class Output(Protocol):

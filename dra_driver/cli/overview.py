@@ -32,6 +32,7 @@ from dra_driver.overview.rights import (
     forbidden,
     gaps_of,
     needed,
+    not_whole,
     nothing_served,
 )
 from dra_driver.overview.steady import Document, steady
@@ -111,6 +112,8 @@ class Asked:
     """The versions of resource.k8s.io, once the cluster was read."""
     unread: frozenset[str] = field(default=frozenset(), init=False)
     """The resources of which the user may read nothing."""
+    lacking: frozenset[tuple[str, str]] = field(default=frozenset(), init=False)
+    """The resources that could not be read as a whole, each with the namespace whose objects were read, or ""."""
 
     def __post_init__(self) -> None:
         """Read the names of claims."""
@@ -124,7 +127,7 @@ class Asked:
     def _look(self) -> Document:
         state = self._read()
         first, self.served = not self.served, state.served
-        self.unread = forbidden(state)
+        self.unread, self.lacking = forbidden(state), not_whole(state)
         overview = Overview(state)
         namespace = self._namespace()
         if (gap := nothing_served(state)) is not None:
@@ -135,7 +138,7 @@ class Asked:
         gaps = gaps_of(overview.state, self.topic, namespace=namespace)
         self._check(overview)
         limits = Chosen(self.chosen.node, self.chosen.driver, namespace, self.labels, self.names)
-        if first and not gaps:
+        if first and not any(gap.resource == "resourceclaims" for gap in gaps):
             self._check_names(overview, namespace)
         return self._answer(overview, limits, gaps)
 
@@ -243,6 +246,7 @@ class Printed:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._last: Document | None = None
+        self._lacking: frozenset[tuple[str, str]] = frozenset()
         self._rows: dict[tuple[str, ...], Row] = {}
         self._said: set[str] = set()
         self._table: render.Table | None = None
@@ -255,7 +259,7 @@ class Printed:
 
         Raises Temporary if something could not be read now that the last answer has: its rows would look as if they were gone.
         """
-        if self._last is not None and (lost := _lost(document, self._last)):
+        if self._last is not None and (lost := self._lost(document)):
             raise Temporary(lost)
         if self.failures:
             render.error("the cluster can be read again")
@@ -267,7 +271,7 @@ class Printed:
             else:
                 found = sheet(document, self._asked.columns)
                 self._show(names(found, document) if output == NAME else found)
-        self._last = document
+        self._last, self._lacking = document, self._asked.lacking
         for gap in document.not_read:
             self.tell(sentence(gap))
         if isinstance(document, FreeDevices) and any(map(took_too_long, document.classes)):
@@ -289,6 +293,15 @@ class Printed:
         for note in found.notes if there else filter(None, (found.empty,)):
             self.tell(note)
 
+    def _lost(self, document: Document) -> str:
+        """Return what could not be read now, and was read before; "" if there is nothing. One object that cannot be read is no such thing.
+
+        What could not be read before may matter only now: it is no loss.
+        """
+        new = {resource for resource, _ in self._asked.lacking - self._lacking}
+        lost = (gap for gap in document.not_read if not gap.name and gap.resource in new)
+        return next(map(sentence, lost), "")
+
     def failed(self, error: DriverError) -> None:
         """Say that there is no new answer and why, if this was not said before."""
         self.failures += 1
@@ -301,13 +314,6 @@ class Printed:
         if text not in self._said:
             self._said.add(text)
             render.error(text)
-
-
-def _lost(document: Document, last: Document) -> str:
-    """Return what could not be read now, and was read before; "" if there is nothing. One object that cannot be read is no such thing."""
-    before = {gap.resource for gap in last.not_read if not gap.name}
-    lost = (gap for gap in document.not_read if not gap.name and gap.resource not in before)
-    return next(map(sentence, lost), "")
 
 
 def _differs(row: Row, before: Row | None) -> bool:

@@ -197,12 +197,12 @@ class DeviceState:
     def _counter(
         self, device: SliceDevice, ledger: AvailableCounters, counter: tuple[str, str]
     ) -> CountersUsedUp:
-        published = (device.slice.pool_id, counter[0])
-        whole = self._fleet.pools[published[0]].counter_sets[counter[0]].counters or {}
+        pool_id = device.slice.pool_id
+        whole = self._fleet.pools[pool_id].counter_sets[counter[0]].counters or {}
         form = amount(whole[counter[1]].value).format
         needed = Quantity(device.consumes.get(counter, 0), form)
         left = Quantity(ledger.left(counter), form)
-        users = self._fleet.users_of_counters(*published)
+        users = self._fleet.users_of_counters(pool_id, *counter)
         return CountersUsedUp(counter[0], counter[1], str(needed), str(left), *self._named(users))
 
     def _named(

@@ -124,12 +124,8 @@ class Changes:
             try:
                 self._follow_from_now(resource, path, begun)
             except Invalid as error:
-                inner = self._inner(resource, path) if isinstance(error, Forbidden) else ""
-                if not inner:
-                    self._is_unwatched(resource, error)
-                    break
-                path = inner
-                continue
+                self._is_unwatched(resource, error)
+                break
             except (NotFound, NotServed):
                 if not begun.is_set():
                     break  # not served: nothing of it can change
@@ -143,7 +139,14 @@ class Changes:
         begun.set()
 
     def _follow_from_now(self, resource: str, path: str, begun: Event) -> None:
-        version = self._version(resource, path)
+        try:
+            version = self._version(resource, path)
+        except Forbidden:
+            # Then the reading has got those of the namespace only, too. If only the watch is forbidden, it has got all.
+            path = self._inner(resource, path)
+            if not path:
+                raise
+            version = self._version(resource, path)
         if begun.is_set():
             # Not earlier: a change before this version would be noticed by nobody.
             self._changed.set()
@@ -151,7 +154,7 @@ class Changes:
         self._follow(resource, path, version)
 
     def _inner(self, resource: str, path: str) -> str:
-        """Return the path of the objects of the namespace; "" if there is none, or it was tried already."""
+        """Return the path of the objects of the namespace; "" if there is none, or if the path is that."""
         if not self._namespace or resource not in NAMESPACED:
             return ""
         inner = in_namespace(path, self._namespace)

@@ -220,25 +220,25 @@ class _Reader:
     ) -> tuple[Listed, ...]:
         """Note that the objects of the whole cluster could not be read. If the right is missing: return those of the namespace alone."""
         found: tuple[Listed, ...] = ()
-        message, only_namespace = str(error), ""
+        message, reason, only_namespace = str(error), _reason(error), ""
         if isinstance(error, Forbidden) and self._scope.namespace and resource in NAMESPACED:
             before = len(self._not_read)
             there = in_namespace(path, self._scope.namespace)
             if there != path:
                 found = self._list(resource, kind, version=version, path=there)
-                if self._lacks_all(before):
+                inner = next((gap for gap in self._not_read[before:] if not gap.name), None)
+                if inner is not None:
                     del self._not_read[before:]
+                    if inner.reason != "forbidden":
+                        message, reason = f"{message}; {inner.message}", inner.reason
                 else:
                     only_namespace = self._scope.namespace
                     message += f"; only those of namespace {only_namespace} were read"
         gap = NotRead(
-            resource=resource, reason=_reason(error), message=message, only_namespace=only_namespace
+            resource=resource, reason=reason, message=message, only_namespace=only_namespace
         )
         self._not_read.append(gap)
         return found
-
-    def _lacks_all(self, before: int) -> bool:
-        return any(not gap.name for gap in self._not_read[before:])
 
     def _loaded(
         self, resource: str, kind: type[Listed], item: Found, version: str

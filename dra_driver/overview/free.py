@@ -97,6 +97,7 @@ def _row(
     matching, problems = _matching(overview, request, chosen, cancelled)
     free = [device for device in matching if overview.against(device) is None]
     could = [device for device in free if overview.is_open(device)]
+    closed = [device for device in free if not overview.is_open(device)]
     nodes = [overview.nodes_of(device) for device in could]
     return FreeOfClass(
         device_class=name,
@@ -105,7 +106,7 @@ def _row(
         free=len(could),
         together=overview.together.most(could),
         partly_free=sum(1 for device in could if overview.fleet.held.shares.get(device.id)),
-        on_closed_nodes=len(free) - len(could),
+        on_closed_nodes=overview.together.most(closed),
         nodes=tuple(sorted({node for found in nodes for node in found or ()} - overview.closed)),
         all_nodes=None in nodes,
         largest_memory=_largest(overview, could),

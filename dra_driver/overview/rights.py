@@ -79,6 +79,11 @@ def forbidden(state: ClusterState) -> frozenset[str]:
     )
 
 
+def not_whole(state: ClusterState) -> frozenset[tuple[str, str]]:
+    """Return the resources of which not all could be read, each with the namespace whose objects were read; "" for none."""
+    return frozenset((gap.resource, gap.only_namespace) for gap in state.not_read if not gap.name)
+
+
 def nothing_served(state: ClusterState) -> NotRead | None:
     """Return the gap because of which nothing can be told about devices: no version of the group that is read is served, or it is not known which."""
     unknown = (gap for gap in state.gaps(GROUP) if gap.reason != "not_served")
@@ -110,7 +115,8 @@ def _matters(gap: NotRead, topic: str, namespace: str, state: ClusterState) -> b
     if gap.resource == "nodes":
         # A user may not read nodes. The slices say by themselves where most devices are.
         return any(
-            one.spec.node_selector is not None or one.spec.per_device_node_selection
+            one.spec.node_selector is not None
+            or any(device.node_selector is not None for device in one.spec.devices or ())
             for one in state.resource_slices
         )
     # The objects of the namespace were read, and the question is about them alone.

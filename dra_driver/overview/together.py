@@ -10,7 +10,6 @@ from fractions import Fraction
 
 from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import CounterName, SliceDevice
-from dra_driver.allocator.state import PoolID
 from dra_driver.explain.facts.fleet import Fleet
 
 STEPS = 2_000
@@ -37,30 +36,35 @@ class Together:
         if len(paying) <= 1:
             return len(devices)
         left = self._fleet.ledger(paying[0].slice.pool_id)
-        key = _key(paying, left)
+        grouped = self._fleet.rules.compatibility_groups
+        # With compatibility groups, the answer depends on the groups of those that have devices, too.
+        key = tuple(one.id for one in paying) if grouped else _key(paying, left)
         if key not in self._known:
-            search = _Search(paying, left.copy(), grouped=self._fleet.rules.compatibility_groups)
+            search = _Search(paying, left.copy(), grouped=grouped)
             self._known[key] = search.most()
         return len(paid) + self._known[key]
 
 
-def _connected(devices: Iterable[SliceDevice]) -> list[list[SliceDevice]]:
+def _connected(devices: Iterable[SliceDevice]) -> Iterable[list[SliceDevice]]:
     """Return the devices in groups: two devices with a common counter set are in one."""
-    groups: list[list[SliceDevice]] = []
-    place_of: dict[tuple[PoolID, str], int] = {}
+    parents: dict[object, object] = {}
+
+    def root(one: object) -> object:
+        while (above := parents.setdefault(one, one)) != one:
+            parents[one] = parents[above]
+            one = above
+        return one
+
+    first_sets: list[tuple[SliceDevice, object]] = []
     for device in devices:
-        sets = [(device.slice.pool_id, name) for name, _ in device.groups]
-        met = sorted({place_of[one] for one in sets if one in place_of})
-        place = met[0] if met else len(groups)
-        if not met:
-            groups.append([])
-        for other in met[1:]:
-            groups[place] += groups[other]
-            groups[other] = []
-            place_of = {name: place if at == other else at for name, at in place_of.items()}
-        groups[place].append(device)
-        place_of |= dict.fromkeys(sets, place)
-    return [group for group in groups if group]
+        first, *others = [(device.slice.pool_id, name) for name, _ in device.groups] or [device.id]
+        for other in others:
+            parents[root(other)] = root(first)
+        first_sets.append((device, first))
+    groups: dict[object, list[SliceDevice]] = {}
+    for device, one in first_sets:
+        groups.setdefault(root(one), []).append(device)
+    return groups.values()
 
 
 def _key(devices: Sequence[SliceDevice], left: AvailableCounters) -> Key:

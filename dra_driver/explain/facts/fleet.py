@@ -163,21 +163,25 @@ class Fleet:
     def _ledgers(self) -> dict[PoolID, AvailableCounters]:
         return {}
 
-    def users_of_counters(self, pool_id: PoolID, counter_set: str) -> tuple[AllocatedClaim, ...]:
-        """Return the claims whose devices consume counters of a counter set."""
-        key = (pool_id, counter_set)
+    def users_of_counters(
+        self, pool_id: PoolID, counter_set: str, counter: str = ""
+    ) -> tuple[AllocatedClaim, ...]:
+        """Return the claims whose devices consume a counter of a counter set, or any counter of it."""
+        key = (pool_id, counter_set, counter)
         if key not in self._users:
             users: dict[str, AllocatedClaim] = {}
             for device in self.pools[pool_id].devices:
-                if counter_set in {
-                    one.counter_set for one in device.device.consumes_counters or ()
-                }:
+                if counter:
+                    takes = device.consumes.get((counter_set, counter), 0) > 0
+                else:
+                    takes = counter_set in dict(device.groups)
+                if takes:
                     users.update((one.claim, one) for one in self.holders_of(device.id))
             self._users[key] = tuple(users.values())
         return self._users[key]
 
     @cached_property
-    def _users(self) -> dict[tuple[PoolID, str], tuple[AllocatedClaim, ...]]:
+    def _users(self) -> dict[tuple[PoolID, str, str], tuple[AllocatedClaim, ...]]:
         return {}
 
     def claims_on(self, device: DeviceID) -> tuple[str, ...]:

@@ -154,7 +154,7 @@ def test_a_cluster_that_does_not_answer_for_a_while_is_asked_again(
 
 def test_it_rests_longer_the_more_readings_have_failed_in_a_row() -> None:
     assert [rest_after(0.0, failures) for failures in (0, 1, 4, 5, 9000)] == [1, 2, 16, 30, 30]
-    assert [rest_after(10.0, failures) for failures in (0, 1)] == [40, 2]
+    assert [rest_after(5.0, failures) for failures in (0, 1, 9)] == [20, 20, 30]
 
 
 def test_what_is_not_there_at_first_is_an_error(tmp_path: Path, api: FakeApi, capsys) -> None:

@@ -156,6 +156,9 @@ def test_a_claim_by_its_name_with_all_that_use_it(
         assert shown[4:] == [",".join(pods), "n0,n1,n2,n3", "gpu-0"]
     assert live("claims", "claim/next", "train", "-n", "team", "--no-headers") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["next", "train"]
+    api.faults.status(403, verb="list", resource="pods", times=2)
+    assert live("claims", "typo", "-n", "team") == 2
+    assert "there is no claim team/typo" in capsys.readouterr().err
     assert live("claims", "train", "all") == 2
     assert capsys.readouterr().err == (
         "dra-driver: there is no claim default/all; `kubectl dra claims -n default` lists those of the namespace\n"

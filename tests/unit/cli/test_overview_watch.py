@@ -5,13 +5,15 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
+import yaml
 
 from dra_driver.cli.main import KUBECTL, KUBECTL_COMMANDS, kubectl, parser
 from dra_driver.cli.overview import Asked, follow, watched
@@ -190,6 +192,64 @@ def test_rows_that_could_only_not_be_read_are_not_gone(
     assert said.err.endswith("; what is shown may be old; trying again\n")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["claims", "-A"], ["usage"], ["devices", "-n", "team"], ["claims", "-n", "team"]],
+)
+def test_rows_of_the_only_namespace_that_the_user_may_list_are_not_gone_either(
+    tmp_path: Path, api: FakeApi, capsys: Printed, words: list[str]
+) -> None:
+    config = yaml.safe_load((tmp_path / "config").read_text())
+    config["contexts"][0]["context"]["namespace"] = "team"
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+
+    def answers(code: int) -> None:
+        api.faults.status(403, verb="list", resource="resourceclaims")
+        if code != 200:
+            api.faults.status(code, verb="list", resource="resourceclaims")
+
+    answers(200)
+    api.faults.add(refusal(403), verb="list", resource="resourceclaims", after=1)
+    followed(tmp_path, Steps(lambda: answers(500), lambda: answers(200)), *words)
+    said = capsys.readouterr()
+    assert "is gone" not in said.out
+    assert "500" in said.err
+    assert "; what is shown may be old; trying again\n" in said.err
+    assert said.err.endswith("dra-driver: the cluster can be read again\n")
+
+
+def test_what_could_not_be_read_from_the_start_and_matters_only_now_stops_no_answer(
+    tmp_path: Path, api: FakeApi, capsys: Printed
+) -> None:
+    api.faults.status(403, verb="list", resource="nodes", times=99)
+    chosen = gpu_slice_with_selector()
+    new = held("new", "gpu-0", pods=("p",))
+    steps = Steps(
+        lambda: api.put("resourceslices", chosen),
+        lambda: api.put("resourceclaims", new, namespace="team"),
+    )
+    followed(tmp_path, steps, "claims", "-n", "team")
+    said = capsys.readouterr()
+    assert "new " in said.out
+    assert "may be old" not in said.err
+    assert "not in the answer: the nodes of devices with a node selector" in said.err
+
+
+def gpu_slice_with_selector() -> dict[str, Any]:
+    expressions = [{"key": "rack", "operator": "In", "values": ["a"]}]
+    terms = [{"matchExpressions": expressions}]
+    pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": "fabric"},
+        "spec": {
+            "driver": "fabric.example.com",
+            "pool": pool,
+            "nodeSelector": {"nodeSelectorTerms": terms},
+            "devices": [{"name": "f0"}],
+        },
+    }
+
+
 def test_an_object_that_cannot_be_read_does_not_hide_what_changes(
     tmp_path: Path, api: FakeApi, capsys: Printed
 ) -> None:
@@ -238,6 +298,14 @@ def test_a_change_is_seen_by_the_watches(tmp_path: Path, api: FakeApi) -> None:
     assert changed.split()[:3] == ["next", "in", "use"]
 
 
+def again(api: FakeApi) -> FakeApi:
+    """The same server on its old port, once no connection of somebody else has it."""
+    while True:
+        with suppress(OSError):
+            return FakeApi(store=api.store, port=api.port)
+        time.sleep(0.05)
+
+
 class Outage:
     """Real watches. The server goes away after the first wait, comes back without its old versions, and then a claim gets a device."""
 
@@ -277,7 +345,7 @@ class Outage:
         self.patched.undo()
         self.patched.setattr(changes, "FIRST_PAUSE_SECONDS", 0.01)
         self.patched.setattr(changes, "LONGEST_PAUSE_SECONDS", 0.02)
-        self.api = FakeApi(store=self.api.store, port=self.api.port)
+        self.api = again(self.api)
         self.api.faults.status(410, verb="watch", times=9)
         self.ends.enter_context(self.api)
 

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from dra_driver.model.api.core import NodeSelector
-from dra_driver.model.api.resource_slice import ResourcePool, ResourceSlice, ResourceSliceSpec
+from dra_driver.model.api.resource_slice import (
+    Device,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.overview.part import Gap
 from dra_driver.overview.rights import forbidden as unreadable
@@ -86,7 +91,11 @@ def test_pods_and_nodes_matter_for_usage_only_by_node() -> None:
 
 @pytest.mark.parametrize("command", ["claims", "usage of nodes"])
 @pytest.mark.parametrize(
-    "spec", [{"node_selector": NodeSelector()}, {"per_device_node_selection": True}]
+    "spec",
+    [
+        {"node_selector": NodeSelector()},
+        {"devices": (Device(name="a"), Device(name="b", node_selector=NodeSelector()))},
+    ],
 )
 def test_nodes_matter_for_claims_only_where_a_slice_selects_them(
     command: str, spec: dict[str, Any]
@@ -94,7 +103,14 @@ def test_nodes_matter_for_claims_only_where_a_slice_selects_them(
     pool = ResourcePool(name="p")
     chosen = ResourceSlice(spec=ResourceSliceSpec(driver="d", pool=pool, **spec))
     named = ResourceSlice(spec=ResourceSliceSpec(driver="d", pool=pool, node_name="n"))
-    for slices, expected in (((named,), 0), ((named, chosen), 1)):
+    each = ResourceSliceSpec(
+        driver="d",
+        pool=pool,
+        per_device_node_selection=True,
+        devices=(Device(name="a", node_name="n"),),
+    )
+    themselves = ResourceSlice(spec=each)
+    for slices, expected in (((named, themselves), 0), ((named, chosen), 1)):
         state = ClusterState(resource_slices=slices, not_read=(forbidden("nodes"),))
         assert len(gaps_of(state, command)) == expected
 

@@ -176,3 +176,28 @@ def fits(whole: Overview, count: int) -> bool:
     (node,) = whole.state.nodes
     wanted = [claim(words.request(), name=f"c{number}") for number in range(count)]
     return try_on(whole.fleet.allocator, node, wanted, lambda: False).fits
+
+
+def test_partitions_on_a_closed_node_count_as_they_would_on_an_open_one() -> None:
+    closed = words.node("fleet-1", unschedulable=True)
+    assert a100s(1, closed).on_closed_nodes == a100s(1).together == 7
+
+
+def test_what_the_holders_have_in_common_is_not_the_same_for_sets_that_look_alike() -> None:
+    holders = {"one": ("a", "b"), "two": ("a", "b", "c")}
+    devices, claims = [], []
+    for name, groups in holders.items():
+        devices += [
+            part(f"held-{name}", name, groups=groups, slots=1),
+            part(f"p-{name}", name, groups=("a", "c"), slots=1),
+            part(f"q-{name}", name, groups=("b", "c"), slots=1),
+        ]
+        claims.append(held(name, {"device": f"held-{name}"}))
+    found = row(
+        sets(*holders, slots=9),
+        gpu_slice(*devices, slices=2),
+        *claims,
+        featureGates={"DRADeviceCompatibilityGroups": True},
+    )
+    # Beside a and b only one of p and q has a group in common; beside a, b and c both have c.
+    assert (found.free, found.together) == (4, 3)

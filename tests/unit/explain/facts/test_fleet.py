@@ -41,5 +41,7 @@ def test_a_ledger_is_kept_and_names_who_took() -> None:
     assert fleet.ledger(POOL) is ledger
     assert ledger.left(("card", "slices")) == 0
     assert [one.claim for one in fleet.users_of_counters(POOL, "card")] == ["ns/holder"]
+    assert [one.claim for one in fleet.users_of_counters(POOL, "card", "slices")] == ["ns/holder"]
+    assert fleet.users_of_counters(POOL, "card", "media") == ()
     assert fleet.users_of_counters(POOL, "other") == ()
     assert fleet.claims_on(DeviceID(*POOL, "gpu-0")) == ("ns/holder",)
