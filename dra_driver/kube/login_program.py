@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the program that a kubeconfig names for logging in, for no longer and with no more output than a login needs.
 
-A program that asks nobody is in a session of its own, so that what it has started itself ends with it, and so that it cannot wait for a
-terminal. One that asks a person keeps the terminal, and writes its messages there.
+It stays in the process group of this process, so that Ctrl-C, a closed terminal and `timeout` end it as well. One that asks a person
+writes its messages to the terminal.
 """
 
 import os
@@ -10,9 +10,10 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 ANSWER_SECONDS = 300.0
 """A person may log in with a browser meanwhile."""
@@ -48,12 +49,11 @@ def run(command: Sequence[str], variables: Mapping[str, str], *, person: bool) -
         stdin=None if person else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=None if person else subprocess.PIPE,
-        start_new_session=not person,
     ) as process:
         try:
             return _listen(process)
         finally:
-            _end(process, whole_session=not person)
+            _end(process)
 
 
 def _listen(process: subprocess.Popen[bytes]) -> Ended:
@@ -83,11 +83,18 @@ def _listen(process: subprocess.Popen[bytes]) -> Ended:
     return Ended(process.wait(), bytes(read["answer"]), said)
 
 
-def _end(process: subprocess.Popen[bytes], *, whole_session: bool) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is not None:
         return
-    with suppress(ProcessLookupError):
-        if whole_session:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+    for pid in (*_started_by(process.pid), process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _started_by(pid: int) -> Iterator[int]:
+    """Yield the processes that a process has started, and that these have started, where the system tells them (Linux)."""
+    for task in Path("/proc", str(pid), "task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                yield from _started_by(child)
+                yield child

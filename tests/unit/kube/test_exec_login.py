@@ -288,6 +288,17 @@ def test_an_answer_counts_when_its_program_has_ended_though_a_helper_keeps_its_o
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
+def test_a_program_ends_with_ctrl_c_a_closed_terminal_and_timeout_as_its_group_does(
+    tmp_path: Path,
+) -> None:
+    group = "$(cut -d ' ' -f 5 /proc/$$/stat)"
+    token = (
+        f'{{"apiVersion":"{VERSIONS[0]}","kind":"ExecCredential","status":{{"token":"{group}"}}}}'
+    )
+    script = f"echo '{token}'".replace(group, f"'{group}'")
+    assert ExecLogin(shell(tmp_path, script)).headers() == bearer(str(os.getpgrp()))
+
+
 def test_a_program_that_closes_its_output_and_stays_is_waited_for(tmp_path: Path) -> None:
     token = {"apiVersion": VERSIONS[0], "kind": "ExecCredential", "status": {"token": "t"}}
     script = f"echo '{json.dumps(token)}'; exec >&- 2>&-; sleep 0.3; exit 3"
