@@ -155,6 +155,8 @@ def test_where_all_may_be_read_and_only_the_watch_is_forbidden_all_is_looked_at(
         watched.wait(rest=0.0)
         assert changed(watched, lambda: None)
     assert [one.partition(" at ")[0] for one in told] == ["watch pods"]
+    (path,) = (one.path.partition("?")[0] for one in api.requests if one.verb == "watch")
+    assert path == "/api/v1/pods"
 
 
 def test_where_the_namespace_is_forbidden_too_or_there_is_none_it_is_told(
