@@ -17,7 +17,7 @@ from dra_driver.cli.machine import fits, product_names
 from dra_driver.cli.over_files import exit_code
 from dra_driver.convert.convert import Converted, as_pods, convert
 from dra_driver.convert.names import Names
-from dra_driver.convert.resources import Choice
+from dra_driver.convert.resources import Choice, NotConverted
 from dra_driver.errors import Permanent
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
 from dra_driver.model.yaml_documents import BadDocument
@@ -53,8 +53,13 @@ def _documents(one: Converted) -> Iterator[str]:
         left = one.left if is_last else ()
         yield "---\n"
         yield from (f"# {render.plain(note)}\n" for note in comments)
-        yield from (f"# not converted: {render.plain(each.what)}: {each.reason}\n" for each in left)
+        yield from (f"# not converted: {_line(each)}\n" for each in left)
         yield yaml.safe_dump(document, sort_keys=False, width=_WIDE, allow_unicode=True)
+
+
+def _line(left: NotConverted) -> str:
+    """Return what is left, and why, as one line. Both repeat text of the input, whose line ends would begin a document of their own."""
+    return render.plain(f"{left.what}: {left.reason}")
 
 
 def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
@@ -73,7 +78,7 @@ def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     _write(chosen, files)
     left = [(one.title, each) for one in objects for each in one.left]
     for title, each in left:
-        render.error(f"{title}: not converted: {each.what}: {each.reason}")
+        render.error(f"{title}: not converted: {_line(each)}")
     changed = [one for one in objects if one.is_changed]
     if not (changed or left or failed):
         render.error("no pod asks for devices by a resource: nothing is converted")

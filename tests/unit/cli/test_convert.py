@@ -2,6 +2,7 @@
 """`dra-driver convert`: what it reads and writes, and that the scheduler's search places the result on the machine that the pod was for."""
 
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,65 @@ def test_standard_input_is_read(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     assert main(["convert", "-"]) == 0
     assert "resourceClaimTemplateName: p-gpu" in capsys.readouterr().out
+
+
+BAD = "\x1b]0;x\a\x1b[2J\r\n---\nkind: Injected\n#\x85\u2028\u2029\u202e"
+MIG = "nvidia.com/mig-" + BAD.replace("\n", "")  # the end of a line ends the name of a resource
+LABEL = "nvidia.com/gpu.driver" + BAD.replace("\n", "")
+TERM = {"matchExpressions": [{"key": LABEL, "operator": BAD, "values": [BAD]}]}
+PREFERRED = [{"weight": 1, "preference": TERM}]
+LEFT: list[tuple[Object, int]] = [
+    ({"apiVersion": "x.example/v1", "kind": BAD, BAD: {"limits": {MIG: BAD}}}, 1),
+    ({"apiVersion": f"{BAD}/v1", "kind": BAD, "requests": {MIG: 1}}, 1),
+    ({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {MIG: BAD}}}, 1),
+    ({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [{"max": {MIG: BAD}}]}}, 1),
+    (
+        pod(
+            json.dumps({MIG: 1, "nvidia.com/gpu": BAD, "amd.com/gpux": BAD, "google.com/tpu": BAD})
+        ),
+        4,
+    ),
+    (
+        pod(
+            "{nvidia.com/gpu: 1}",
+            json.dumps(
+                {
+                    "nodeSelector": {LABEL: BAD, "nvidia.com/gpu.product": BAD, "gpu-count": BAD},
+                    "affinity": {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {
+                                "nodeSelectorTerms": [TERM, TERM]
+                            },
+                            "preferredDuringSchedulingIgnoredDuringExecution": PREFERRED,
+                        }
+                    },
+                }
+            ),
+        ),
+        4,
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "number"), LEFT)
+def test_what_is_repeated_of_the_input_stays_in_its_comment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], document: Object, number: int
+) -> None:
+    """The output goes into `kubectl apply -f -`, and to a terminal: no text of a name, amount or kind becomes an object or an escape."""
+    document.setdefault("metadata", {})["name"] = BAD
+    main(["convert", written(tmp_path, document)])
+    captured = capsys.readouterr()
+    kinds = {one["kind"] for one in yaml.safe_load_all(captured.out)}
+    assert kinds <= {document["kind"], "ResourceClaimTemplate"}
+    comments = [one for one in captured.out.split("\n") if one.startswith("# not converted: ")]
+    errors = captured.err.removesuffix("\n").split("\n")
+    assert (len(comments), len(errors)) == (number, number)
+    for one in (*comments, *errors):
+        assert one.isprintable()
+    for one in errors:
+        assert one.startswith("dra-driver: ")
+    assert "\x1b" not in captured.out
+    assert "\a" not in captured.out
 
 
 def test_nothing_to_convert_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
