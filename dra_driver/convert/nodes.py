@@ -80,7 +80,8 @@ def choice_of_nodes(
     affinity = _inside(_inside(spec, "affinity"), "nodeAffinity")
     required = _inside(affinity, _REQUIRED)
     terms = required.get("nodeSelectorTerms")
-    if isinstance(terms, list) and all(isinstance(one, dict) for one in terms):
+    # An empty list matches no node, and the API server refuses it: it stays.
+    if isinstance(terms, list) and len(terms) > 0 and all(isinstance(one, dict) for one in terms):
         _terms(terms, requests, found)
         if not terms:
             _drop_affinity(spec)

@@ -549,6 +549,7 @@ def test_several_terms_become_one_selector() -> None:
             ],
         ),
         (f"[{{matchExpressions: [{ZONE}]}}, {{matchExpressions: [{IN}]}}]", []),
+        ("[]", []),
         ("[{}, {}]", []),
         ("[{matchExpressions: 3}, {}]", []),
         ("[{}]", []),
