@@ -5,11 +5,13 @@ Whether an expression compiles, and its own cost, is told by `selectors`.
 Source: pkg/apis/resource/validation/validation.go of Kubernetes 1.37 (validateDeviceDerivedAttribute).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 
 from dra_driver.cel.compile import compile_attribute
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.versions import MAX_COST, Environment
+from dra_driver.check.api import MOST_ENTRIES
 from dra_driver.check.api_values import REFUSED, is_attribute
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Object, entries
@@ -18,15 +20,15 @@ from dra_driver.model.yaml_documents import Path
 
 
 def derived_findings(one: Given, environment: Environment) -> Iterator[Finding]:
-    """Yield what is wrong with the derived attributes of a claim or template."""
+    """Yield what is wrong with the derived attributes of a claim or template. Of a list that is too long, which `api` tells, the rest is not looked at."""
     devices = devices_path(one)
     if devices is None:
         return
-    compared = list(_compared(one, devices))
+    compared = _compared(one, devices)
     costs = []
     for request in requests(one):
-        names: list[object] = []
-        for path, derived in entries(request.body, ("derivedAttributes",)):
+        names: set[str] = set()
+        for path, derived in islice(entries(request.body, ("derivedAttributes",)), MOST_ENTRIES):
             yield from _of_one(one, request, (*request.path, *path), derived, names, compared)
             costs.append(_cost(derived.get("expression"), environment))
     if sum(costs) > MAX_COST >= max(costs, default=0):
@@ -36,14 +38,16 @@ def derived_findings(one: Given, environment: Environment) -> Iterator[Finding]:
         )
 
 
-def _compared(one: Given, devices: Path) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the attribute of each constraint with the requests that it is about; none for all."""
+def _compared(one: Given, devices: Path) -> Mapping[str, Collection[str | None]]:
+    """Return the attributes that constraints compare, each with the requests that it is about; None is every request."""
+    compared: dict[str, set[str | None]] = {}
     for _, constraint in entries(one.content, (*devices, "constraints")):
         found = constraint.get("requests")
-        about = frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+        about = set(map(str, found)) if isinstance(found, list) and found else {None}
         for field in ("matchAttribute", "distinctAttribute"):
             if isinstance(constraint.get(field), str):
-                yield constraint[field], about
+                compared.setdefault(constraint[field], set()).update(about)
+    return compared
 
 
 def _of_one(
@@ -51,8 +55,8 @@ def _of_one(
     request: Request,
     path: Path,
     derived: Object,
-    names: list[object],
-    compared: list[tuple[str, frozenset[str]]],
+    names: set[str],
+    compared: Mapping[str, Collection[str | None]],
 ) -> Iterator[Finding]:
     name = derived.get("name")
     if not derived.get("expression"):
@@ -69,10 +73,11 @@ def _of_one(
         return
     if name in names:
         yield _refused(one, where, f"{name} is derived twice for one request", "leave one of them")
-    names.append(name)
+    names.add(name)
     # A constraint about a request is about each of its alternatives.
-    mine = {request.name, request.name.partition("/")[0]}
-    if not any(name == each and (not about or about & mine) for each, about in compared):
+    mine = (None, request.name, request.name.partition("/")[0])
+    about = compared.get(name, ())
+    if not any(each in about for each in mine):
         what = f"no constraint compares {name} of this request"
         action = "name it as matchAttribute or distinctAttribute of a constraint: nothing else can read it"
         yield _refused(one, where, what, action)

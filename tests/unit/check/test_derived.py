@@ -3,6 +3,10 @@
 
 import pytest
 
+from dra_driver.check.api import MOST_ENTRIES
+from dra_driver.check.derived import derived_findings
+from dra_driver.check.given import Given, Known
+from dra_driver.check.selectors import environment
 from tests.unit.check.findings import brief
 
 REFUSED = "the API server would refuse it: "
@@ -31,6 +35,7 @@ def claim(*attributes: str, constraints: str = MATCH) -> str:
         MATCH,
         "    constraints: [{requests: [gpu], distinctAttribute: a.example/pci}]\n",
         "    constraints: [{requests: [other], matchAttribute: a.example/x}, {requests: [], matchAttribute: a.example/pci}]\n",
+        "    constraints: [{requests: [gpu], matchAttribute: a.example/x, distinctAttribute: a.example/pci}]\n",
     ],
 )
 def test_an_attribute_that_a_constraint_compares(constraints: str) -> None:
@@ -137,3 +142,54 @@ def test_the_cost_of_each_and_of_all_together_is_limited() -> None:
 def test_an_expression_that_does_not_compile_has_no_cost() -> None:
     found = brief(claim("name: a.example/pci, expression: device.drive"))
     assert [line for line in found if "cel-cost" in line] == []
+
+
+def test_attributes_past_the_maximum_are_told_by_their_number_only() -> None:
+    written = [f"name: a.example/x{one}, expression: device.driver" for one in range(99)]
+    found = [one for one in brief(claim(*written)) if "api-" in one]
+    too_many, *others = found
+    assert too_many.endswith(
+        f"derivedAttributes has 99 entries, at most {MOST_ENTRIES} are allowed"
+    )
+    assert len(others) == MOST_ENTRIES
+
+
+class Compared(str):
+    """A name that counts how often one is compared with another."""
+
+    __slots__ = ()
+    number = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.number += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_each_constraint_is_looked_at_once() -> None:
+    """Also one past the maximum: what it compares is not told as compared by none."""
+    names = [Compared(f"a.example/x{one}") for one in range(MOST_ENTRIES)]
+    constraints = [
+        *({"matchAttribute": Compared(f"a.example/y{one}")} for one in range(1000)),
+        *({"requests": ["gpu"], "distinctAttribute": Compared(one)} for one in names),
+    ]
+    derived = [{"name": one, "expression": "device.driver"} for one in names]
+    content = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "spec": {
+            "devices": {
+                "requests": [
+                    {
+                        "name": "gpu",
+                        "exactly": {"deviceClassName": "gpu", "derivedAttributes": derived},
+                    }
+                ],
+                "constraints": constraints,
+            }
+        },
+    }
+    Compared.number = 0
+    assert list(derived_findings(Given(content), environment(Known()))) == []
+    assert Compared.number <= len(constraints)
