@@ -6,14 +6,12 @@ from itertools import islice
 
 from dra_driver.check.given import Given
 from dra_driver.check.parts import PodPart, pod_of
-from dra_driver.check.unknown_kinds import is_known
+from dra_driver.check.unknown_kinds import MOST_TEMPLATES, is_known
 from dra_driver.model.pod_templates import pod_templates
-
-MOST_TEMPLATES = 256
 
 
 def pods_in(one: Given) -> Iterator[PodPart]:
-    """Yield the pods of an object."""
+    """Yield the pods of an object; of a kind that is not known here the first MOST_TEMPLATES."""
     pod = pod_of(one)
     if pod is not None:
         yield pod

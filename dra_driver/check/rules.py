@@ -92,7 +92,7 @@ _ALL = (
     Rule(
         "not-checked",
         "note",
-        "a kind that is not known here, told once for each kind; templates of Helm, and files that have no objects",
+        "a kind that is not known here, told once for each kind; pod templates of one object after the first 256; templates of Helm, and files that have no objects",
     ),
 )
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _ALL}

@@ -30,6 +30,9 @@ _BUILT_IN = (
 )
 """The groups of Kubernetes itself. What is looked into of them is in LOOKED_INTO; the rest has nothing to do with devices."""
 LOOKED_INTO = ("ResourceQuota", "ConfigMap", "Node", "Role", "ClusterRole", "PodTemplate")
+MOST_TEMPLATES = 256
+"""Of an object of an unknown kind so many pod templates are looked into. The number of the others is told."""
+_CHECK_PODS = "check the pods that it makes, for example from `kubectl get pods -o yaml`"
 
 
 def is_known(content: Mapping[str, Any]) -> bool:
@@ -83,13 +86,15 @@ def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
         known = is_known(one.content)
         templates = [] if known else [path_text(path) for path, _ in pod_templates(one.content)]
         if not known:
-            told = tuple(f"{path}." for path in templates)
+            told = tuple(f"{path}." for path in templates[:MOST_TEMPLATES])
             for place, name in dict.fromkeys(asked_in(one.content)):
                 if place.startswith(told):
                     continue  # told with its pod
                 message = f"{place} asks a device plugin for {printable(name)}, or a DeviceClass with this extendedResourceName"
                 action = "a claim is asked for by resourceClaims in the pod spec and resources.claims in the container"
                 yield one.finding("device-plugin", steps(place), message, action)
+        if len(templates) > MOST_TEMPLATES:
+            yield _too_many(one, len(templates))
         kind = (group_and_version(one.content)[0], one.kind)
         if kind in seen or known or kind_refusal(one.content, ()):
             continue
@@ -97,12 +102,13 @@ def unknown_findings(given: Sequence[Given]) -> Iterator[Finding]:
         has_pods = not templates and "its pods are not looked at" in passed_over(one.content)
         what = "neither it nor its pods are checked" if has_pods else "it is not checked"
         if templates:
-            more = f" and {len(templates) - 1} more" if len(templates) > 1 else ""
+            others = min(len(templates), MOST_TEMPLATES) - 1
+            more = f" and {others} more" if others else ""
             what = f"of it only the pods are checked, in {printable(templates[0] or 'spec')}{more}"
         message = f"{one.kind} of {kind[0]}: {what}"
-        action = (
-            "check the pods that it makes, for example from `kubectl get pods -o yaml`"
-            if has_pods
-            else ""
-        )
-        yield one.finding("not-checked", ("kind",), message, action)
+        yield one.finding("not-checked", ("kind",), message, _CHECK_PODS if has_pods else "")
+
+
+def _too_many(one: Given, found: int) -> Finding:
+    message = f"{found - MOST_TEMPLATES} of its {found} pod templates are not checked: of one object the first {MOST_TEMPLATES} are"
+    return one.finding("not-checked", ("kind",), message, _CHECK_PODS)

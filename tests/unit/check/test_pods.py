@@ -3,6 +3,7 @@
 
 import pytest
 
+from dra_driver.check.unknown_kinds import MOST_TEMPLATES
 from tests.unit.check.findings import brief, found, pod
 
 REFUSED = "the API server would refuse it: "
@@ -113,3 +114,25 @@ def test_what_is_no_pod_template_is_told_as_not_looked_into() -> None:
         "2 not-checked: InferenceService of serving.kserve.io: neither it nor its pods are checked",
         "8 device-plugin: spec.predictor.containers[0].resources.limits asks a device plugin for nvidia.com/gpu, or a DeviceClass with this extendedResourceName",
     ]
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_the_pod_templates_past_the_maximum_are_told(more: int) -> None:
+    """Also of a second object of the kind; and what they ask a device plugin for."""
+    template = "  - {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}}\n"
+    job = "apiVersion: x.example/v1\nkind: Jobs\nmetadata: {name: j}\nspec:\n  l:\n"
+    text = job + template * (MOST_TEMPLATES + more)
+    all_found = brief(f"{text}---\n{text}")
+    advice = f"device-plugin: nvidia.com/gpu: 1 {SERVED}"
+    assert len([one for one in all_found if one.endswith(advice)]) == 2 * MOST_TEMPLATES
+    asked = [one.partition(" asks")[0] for one in all_found if " asks a device plugin " in one]
+    lines = len(text.splitlines()) + 1
+    assert asked == [
+        f"{first + 6 + index} device-plugin: spec.l[{index}].spec.containers[0].resources.limits"
+        for first in (0, lines)
+        for index in range(MOST_TEMPLATES, MOST_TEMPLATES + more)
+    ]
+    told = f"not-checked: {more} of its {MOST_TEMPLATES + more} pod templates are not checked: of one object the first {MOST_TEMPLATES} are"
+    kind = f"2 not-checked: Jobs of x.example: of it only the pods are checked, in spec.l[0] and {MOST_TEMPLATES - 1} more"
+    each = [f"2 {told}", f"{lines + 2} {told}"] if more else []
+    assert sorted(one for one in all_found if "not-checked" in one) == sorted([kind, *each])
