@@ -29,6 +29,13 @@ class _Known:
             return cast(Part, known.setdefault(key, part))
         return cast(Part, known.get(key, part))
 
+    def equal(self, part: Part) -> Part:
+        """Return the part that came first and says the same. A part with an integer of more than 64 bits, which is no key, stays its own."""
+        try:
+            return self.one(msgspec.msgpack.encode(part), part)
+        except OverflowError:
+            return part
+
 
 class SharedParts:
     """Lets equal attributes, capacities and specs of objects be the same object. Only for objects that were just decoded: nobody else has them yet."""
@@ -46,13 +53,12 @@ class SharedParts:
                 except TypeError:  # an attribute with a list has no hash; few devices have one
                     continue
             if device.capacity:
-                key = msgspec.msgpack.encode(device.capacity)
-                _set(device, "capacity", self._capacities.one(key, device.capacity))
+                _set(device, "capacity", self._capacities.equal(device.capacity))
         return one
 
     def of_claim(self, claim: ResourceClaim) -> ResourceClaim:
         """Return the claim, with the spec that came first."""
-        _set(claim, "spec", self._specs.one(msgspec.msgpack.encode(claim.spec), claim.spec))
+        _set(claim, "spec", self._specs.equal(claim.spec))
         return claim
 
 

@@ -163,6 +163,27 @@ def test_a_large_file_is_the_same_cluster_in_less_memory(monkeypatch: pytest.Mon
     assert found.resource_claims[0].spec is found.resource_claims[1].spec
 
 
+def test_a_large_file_with_an_integer_of_more_than_64_bits_is_the_same_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody else's slice may have one: it keeps its own capacity, and the others share theirs."""
+    capacities = [{"memory": {"value": value}} for value in (2**70, 2**70, -(2**70), 7, 7)]
+    requests = [{"name": "r", "exactly": {"count": count}} for count in (2**70, 7)]
+    content = changed(
+        cluster={
+            "resourceSlices": [{"spec": {"devices": [{"capacity": one} for one in capacities]}}],
+            "resourceClaims": [{"spec": {"devices": {"requests": [one]}}} for one in requests],
+        }
+    )
+    small = decode(content, source="f.json")
+    monkeypatch.setattr(cluster, "LARGE", 0)
+    large = decode(content, source="f.json")
+    assert large == small
+    found = [one.capacity for one in large.resource_slices[0].spec.devices or ()]
+    assert found[0] is not found[1]
+    assert found[3] is found[4]
+
+
 def test_messages_of_conditions_are_kept_only_where_they_are_quoted() -> None:
     def said(*types: str) -> list[dict[str, str]]:
         return [{"type": one, "status": "True", "message": f"{SECRET} {one}"} for one in types]
