@@ -57,7 +57,8 @@ def _connected(devices: Iterable[SliceDevice]) -> Iterable[list[SliceDevice]]:
 
     first_sets: list[tuple[SliceDevice, object]] = []
     for device in devices:
-        first, *others = [(device.slice.pool_id, name) for name, _ in device.groups] or [device.id]
+        sets: list[object] = [(device.slice.pool_id, name) for name, _ in device.groups]
+        first, *others = sets or [device.id]
         for other in others:
             parents[root(other)] = root(first)
         first_sets.append((device, first))
