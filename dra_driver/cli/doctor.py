@@ -26,6 +26,7 @@ from dra_driver.cli.settings import settings_from
 from dra_driver.config.settings import Settings
 from dra_driver.doctor.findings import Diagnosis, ordered, unknown
 from dra_driver.errors import DriverError
+from dra_driver.model.exit_codes import INTERRUPTED
 from dra_driver.model.ids import NodeName
 
 IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
@@ -33,6 +34,13 @@ IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the checks and print what they find. Returns the exit code."""
+    try:
+        return _run(chosen)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(chosen: argparse.Namespace) -> int:
     if not (chosen.node or chosen.record) and chosen.parser.prog.startswith(KUBECTL):
         chosen.parser.error("name the node: --node NODE; `dra-driver doctor` looks at this machine")
     if chosen.record and (chosen.bundle or chosen.root):

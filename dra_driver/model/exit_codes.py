@@ -36,6 +36,7 @@ COMMANDS = {
         NOT_DONE: "a problem was found, or the bundle could not be written",
         COULD_NOT_TELL: "could not look at anything",
         WITH_RESERVATION: "no problem, but a warning, or something that could not be looked at",
+        INTERRUPTED: "interrupted before there was an answer",
     },
     "explain": {
         DONE: "it fits, or no pod waits for devices",

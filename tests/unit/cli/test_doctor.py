@@ -146,6 +146,17 @@ def test_text(root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]) ->
     assert "fine: imex: /proc: nvidia-imex does not run" in lines
 
 
+def test_ctrl_c_before_an_answer(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_checks: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dra_driver.cli.doctor.run_checks", interrupted)
+    assert doctor("--json") == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_held_devices_are_named_with_the_command(
     root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
 ) -> None:
