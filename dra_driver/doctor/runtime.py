@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from dra_driver.doctor.findings import Finding, finding, fine, unknown
 from dra_driver.model.host import RuntimeAnswer, RuntimeOnHost
 
@@ -30,6 +32,7 @@ _VERSION = re.compile(r"(?:containerd://)?v?(\d{1,4})\.(\d{1,4})")
 _FIRST_WITH_CDI, _FIRST_WITH_CDI_ON = (1, 7), (2, 0)
 _FIRST_FORM_OF_2 = 3
 _BAD = ("problem", "warning")
+_PERHAPS = "a file that was not read may say otherwise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,9 @@ def judge(host: RuntimeOnHost) -> Iterator[Finding]:
         yield finding("runtime-several", " ".join(host.sockets), f"found {', '.join(kinds)}")
     for kind in kinds:
         if kind != DOCKER and kind in map(kind_of, hidden) and _answer(kind, host) is None:
-            continue  # the rest of its files would say something else than all of them
+            for one in _of_kind(kind, host, whole=False):
+                yield msgspec.structs.replace(one, found=f"{one.found}; {_PERHAPS}")
+            continue
         found = list(_of_kind(kind, host))
         yield from found
         if not any(one.severity in _BAD for one in found):
@@ -102,7 +107,8 @@ def _answer(kind: str, host: RuntimeOnHost) -> RuntimeAnswer | None:
     return host.answers.get(_where(kind, host).removeprefix("unix://"))
 
 
-def _of_kind(kind: str, host: RuntimeOnHost) -> Iterator[Finding]:
+def _of_kind(kind: str, host: RuntimeOnHost, *, whole: bool = True) -> Iterator[Finding]:
+    """Yield what is in the way of one runtime. If its files are not the `whole`, what they do not say is nothing to find."""
     where = _where(kind, host)
     files = {path: text for path, text in host.files.items() if kind_of(path) == kind}
     main = next(iter(files), "/etc/containerd/config.toml")
@@ -117,22 +123,25 @@ def _of_kind(kind: str, host: RuntimeOnHost) -> Iterator[Finding]:
     config = _with_answer(config, answer, main) if answer else config
     if kind == CONTAINERD:
         version = answer.version if answer else host.version
-        yield from _containerd(config, version, main)
-    if not {host.cdi_dir, *host.cdi_aliases} & {one.rstrip("/") for one in config.folders}:
+        yield from _containerd(config, version, main, whole=whole)
+    is_said = whole or config.folders_in
+    if is_said and not {host.cdi_dir, *host.cdi_aliases} & {
+        one.rstrip("/") for one in config.folders
+    }:
         said = f"it reads {', '.join(config.folders) or 'no folder'}, and the driver writes to {host.cdi_dir}"
         place = config.folders_in or main
         yield finding("cdi-folder-not-read", place, said, path=place)
     yield from _nvidia(config, main)
 
 
-def _containerd(config: _Config, version: str, main: str) -> Iterator[Finding]:
+def _containerd(config: _Config, version: str, main: str, *, whole: bool) -> Iterator[Finding]:
     """Yield what keeps containerd from reading CDI files. Without a known version, the form of the file may tell it."""
     release = _release(version) if version else None
     if release is not None and release < _FIRST_WITH_CDI:
         yield finding("runtime-too-old", main, f"containerd {version}")
     elif config.cdi is False:
         yield finding("cdi-off", config.cdi_in, "enable_cdi = false", path=config.cdi_in)
-    elif config.cdi or config.form >= _FIRST_FORM_OF_2:
+    elif config.cdi or config.form >= _FIRST_FORM_OF_2 or not whole:
         return
     elif release is None:
         yield finding("cdi-perhaps-off", main, "enable_cdi is not set")

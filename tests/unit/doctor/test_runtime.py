@@ -200,6 +200,34 @@ def test_what_this_user_may_not_read_is_no_fault_of_the_runtime() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "version", "found"),
+    [
+        (NEW + "enable_cdi = false", "", ["cdi-off"]),
+        (NEW + 'cdi_spec_dirs = ["/x"]', "", ["cdi-folder-not-read"]),
+        ("a = = 1", "", ["runtime-config-broken"]),
+        (OLD, "containerd://1.6.9", ["runtime-too-old"]),
+        # What is not said may be said in the other file.
+        (OLD, "containerd://1.7.27", []),
+        (OLD, "", []),
+        (NEW + "enable_cdi = true", "", []),
+    ],
+)
+def test_a_file_that_cannot_be_read_hides_nothing_that_another_file_says(
+    text: str, version: str, found: list[str]
+) -> None:
+    host = RuntimeOnHost(
+        (SOCKET,),
+        files={MAIN: text},
+        unreadable=("/etc/containerd/conf.d/x.toml: it is no regular file",),
+        version=version,
+    )
+    first, *others = judge(host)
+    assert (first.severity, first.found) == ("unknown", host.unreadable[0])
+    assert [one.id for one in others] == found
+    assert all(one.found.endswith("a file that was not read may say otherwise") for one in others)
+
+
+@pytest.mark.parametrize(
     ("version", "name", "severity"),
     [
         ("docker://27.1.0", "runtime-is-docker", "warning"),
