@@ -10,8 +10,9 @@ from dra_driver.backends.nvidia.host import examine
 from dra_driver.cli.checks import CHECK_SECONDS, Check
 from dra_driver.cli.limits import in_time
 from dra_driver.config.settings import Settings
+from dra_driver.daemon.claims_on_host import claims_of
 from dra_driver.daemon.dependencies import STATE_FILE, pod_cgroups
-from dra_driver.daemon.host import Host, claims_of, kubelet_of, own_resources
+from dra_driver.daemon.host import Host, kubelet_of, own_resources
 from dra_driver.daemon.offline import node_files
 from dra_driver.daemon.other_vendors import accelerators
 from dra_driver.doctor import host as host_rules
@@ -22,11 +23,10 @@ from dra_driver.doctor.other_vendors import VENDORS, judge_others
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.kubelet.pod_resources import allocatable
 from dra_driver.model.host import KubeletOnHost, PlaceKind
-from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.model.state import Unknown
 
 _IN_A_POD = "this process runs in a container and does not see the host's {path}"
 Look = Callable[[], Iterable[Finding]]
-Claims = tuple[PreparedClaim, ...] | str | Unknown
 
 
 def is_node(settings: Settings, root: Path) -> bool:
@@ -122,12 +122,6 @@ def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[
             return [unknown("cgroups", root, f"this user may not look into {root}")]
         return kubelet_rules.judge_cgroups(root, host.shown(pod_cgroups(here).blind()))
 
-    def claims() -> Claims:
-        found = claims_of(here)
-        if isinstance(found, Unknown):
-            return Unknown(host.shown(found.reason))
-        return host.shown(found) if isinstance(found, str) else found
-
     def check(name: str, where: str, look: Look) -> Check:
         return Check(name, where, lambda: _on_host(look, host))
 
@@ -140,16 +134,20 @@ def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[
     yield check(
         "device-plugins",
         socket,
-        lambda: kubelet_rules.judge_plugins(ask(), own_resources(here)),
+        lambda: kubelet_rules.judge_plugins(ask(), own_resources(host, settings)),
     )
     yield check(
         "state-file",
         state,
         lambda: kubelet_rules.judge_state(
-            state, claims(), tuple(map(host.shown, files.set_aside()))
+            state, claims_of(host, settings.state_dir), tuple(map(host.shown, files.set_aside()))
         ),
     )
-    yield check("held-devices", state, lambda: kubelet_rules.judge_held(state, claims()))
+    yield check(
+        "held-devices",
+        state,
+        lambda: kubelet_rules.judge_held(state, claims_of(host, settings.state_dir)),
+    )
     yield check("cgroups", str(settings.cgroup_root), cgroups_look)
     yield check("disk", str(settings.state_dir), lambda: _disk(settings, host))
 

@@ -16,9 +16,7 @@ from pathlib import Path
 
 from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.config.settings import KubeletSettings, Settings
-from dra_driver.daemon.dependencies import STATE_FILE
 from dra_driver.daemon.kubelet_files import kubelet_config, kubelets
-from dra_driver.errors import DriverError
 from dra_driver.kubelet.container_runtime import runtime_at
 from dra_driver.kubelet.foreign import foreign_plugins
 from dra_driver.kubelet.pod_resources import allocatable
@@ -32,12 +30,11 @@ from dra_driver.model.host import (
     RuntimeOnHost,
     Space,
 )
-from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.model.state import Unknown
 from dra_driver.node.files import content_of
 from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
 from dra_driver.node.leftovers import NodeFiles
 from dra_driver.node.peers import Peers
-from dra_driver.node.state import read_claims
 
 RUNTIME_SOCKETS = (
     "/run/containerd/containerd.sock",
@@ -71,6 +68,11 @@ class Host:
         self.root = root
         self._tree = Tree(root)
 
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether the root is the / of this process."""
+        return os.path.realpath(self.root) == "/"
+
     def outside(self, path: Path) -> Path:
         """Return where this process finds a path of the host."""
         return self._tree.place(str(path))
@@ -84,7 +86,8 @@ class Host:
         """Return what is at a path of the host."""
         try:
             mode = self.outside(Path(path)).stat().st_mode
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            # ValueError: no file can have this path, as one with a NUL.
             return Place(path, PlaceKind.MISSING)
         except OSError as error:
             return Place(path, PlaceKind.UNREADABLE, f"cannot look at {path}: {error.strerror}")
@@ -124,33 +127,38 @@ class Host:
         files: dict[str, str] = {}
         unreadable: list[str] = []
         waiting = [*RUNTIME_FILES, *chain.from_iterable(map(self._in, RUNTIME_FOLDERS))]
-        for path in waiting:  # it grows by what a file imports
+        for number, path in enumerate(waiting):  # it grows by what a file imports
             if len(files) == _MOST_FILES or sum(map(len, files.values())) > _MOST_TEXT:
-                unreadable.append(f"{path} and what follows: the configuration is too large")
+                # Each folder is named: its files may be of another runtime than the first one.
+                rest = (one for one in waiting[number:] if one not in files)
+                there = (one for one in rest if self.place(one).kind is not PlaceKind.MISSING)
+                folders = dict.fromkeys(str(Path(one).parent) for one in there)
+                why = "the configuration is too large, and files of this folder were not read"
+                unreadable += [f"{one}: {why}" for one in folders]
                 break
             if path in files or self.place(path).kind is PlaceKind.MISSING:
                 continue
             text = self._text(path)
-            if text is None:
-                unreadable.append(f"{path}: this user may not read it")
+            if isinstance(text, Unknown):
+                unreadable.append(f"{path}: {text.reason}")
                 continue
             files[path] = text
             waiting += islice(self._imports(path, text), _MOST_FILES)
         sockets = {one: self.place(one).kind for one in RUNTIME_SOCKETS}
-        there = [one for one, kind in sockets.items() if kind is PlaceKind.SOCKET]
+        open_ones = [one for one, kind in sockets.items() if kind is PlaceKind.SOCKET]
         hidden = [one for one, kind in sockets.items() if kind is PlaceKind.UNREADABLE]
         unreadable += [f"{one}: this user may not look whether it is there" for one in hidden]
         endpoint = self.kubelet().endpoint
         folder = cdi_dir.rstrip("/")
         return RuntimeOnHost(
-            sockets=tuple(there),
+            sockets=tuple(open_ones),
             endpoint=endpoint,
             files=files,
             unreadable=tuple(unreadable),
             cdi_dir=folder,
             cdi_aliases=tuple(self._aliases(folder)),
             version=version,
-            answers=dict(self._answers({endpoint.removeprefix("unix://"), *there} - {""})),
+            answers=dict(self._answers({endpoint.removeprefix("unix://"), *open_ones} - {""})),
         )
 
     def _answers(self, sockets: Collection[str]) -> Iterator[tuple[str, RuntimeAnswer]]:
@@ -213,15 +221,19 @@ class Host:
     def _in(self, folder: str) -> list[str]:
         return [f"{folder}/{name}" for name in self._tree.names(folder)]
 
-    def _text(self, path: str) -> str | None:
+    def _text(self, path: str) -> str | Unknown:
         try:
             found = content_of(self.outside(Path(path)), most=LARGEST_CONFIG)
-        except OSError:
-            return None
-        return None if found is None else found.decode("utf-8", "replace")
+        except PermissionError:
+            return Unknown("this user may not read it")
+        except OSError as error:
+            return Unknown(f"it cannot be read: {error.strerror}")
+        if found is None:
+            return Unknown("it is no regular file")
+        return found.decode("utf-8", "replace")
 
-    def _read(self, path: str) -> str | None:
-        """Return the text of a file: "" if there is none, None if it cannot be read."""
+    def _read(self, path: str) -> str | Unknown:
+        """Return the text of a file: "" if there is none, or why it cannot be read."""
         return "" if self.place(path).kind is PlaceKind.MISSING else self._text(path)
 
     def _imports(self, path: str, text: str) -> Iterator[str]:
@@ -297,21 +309,6 @@ def _is_closed(socket: Path) -> bool:
     return not os.access(socket, os.W_OK)
 
 
-def claims_of(settings: Settings) -> tuple[PreparedClaim, ...] | str | Unknown:
-    """Return the claims in the state file; why it cannot be read; or `Unknown` if this user may not read it."""
-    file = settings.state_dir / STATE_FILE
-    try:
-        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-    except PermissionError:
-        return Unknown(f"this user may not read {file}")
-    except OSError:
-        pass  # told by what reads it
-    try:
-        return read_claims(settings.state_dir / STATE_FILE)
-    except DriverError as error:
-        return str(error)
-
-
-def own_resources(settings: Settings) -> tuple[str, ...]:
-    """Return the extended resources that this driver itself serves."""
-    return ForeignMemory(settings.state_dir / FILE_NAME, boot_id="").read()[1]
+def own_resources(host: Host, settings: Settings) -> tuple[str, ...]:
+    """Return the extended resources that this driver itself serves; `settings` have the paths of the host."""
+    return ForeignMemory(host.outside(settings.state_dir / FILE_NAME), boot_id="").read()[1]

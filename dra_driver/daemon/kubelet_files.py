@@ -9,13 +9,14 @@ Source: cmd/kubelet/app/server.go of Kubernetes 1.37 (mergeKubeletConfigurations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.model.host import KubeletConfig
+from dra_driver.model.state import Unknown
 from dra_driver.model.yaml_documents import BadDocument, documents
 
 CONFIG = "/var/lib/kubelet/config.yaml"
@@ -29,47 +30,61 @@ ARGUMENTS = (
 PROCESSES = ("kubelet", "kubelite")
 """The names of the process; MicroK8s has the second."""
 _SUFFIX = ".conf"
-_FLAG = r"""(?:^|[\s"'=])--{}[= ]([^\s"']+)"""
+_BETWEEN_WORDS = re.compile(r"""[\s"'\0]+|=(?=--)""")
+_COMMENTS = ("#", ";")
+_IN_A_POD = re.compile(r"kubepods|/pod[0-9a-f]{8}")
+"""In the cgroup of a process. From a container its path is relative, and may begin with the folder of the pod."""
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _MOST_DROP_INS, _DEEPEST = 64, 8
 
-Read = Callable[[str], str | None]
-"""Returns the text of a file of the host: "" if there is none, None if it cannot be read."""
+Read = Callable[[str], str | Unknown]
+"""Returns the text of a file of the host: "" if there is none, and why it cannot be read."""
 
 
 def kubelet_config(tree: Tree, read: Read) -> KubeletConfig:
     """Return what the kubelet's files and arguments say."""
     found = _Found(read)
     running = kubelets(tree)
-    # Of several, as where nodes are containers, it is not known which one is meant.
     if len(running) == 1:
         file = f"/proc/{running[0]}/cmdline"
-        arguments = {file: tree.text(file).replace("\0", " ")}
+        arguments = {file: tree.text(file).split("\0")}
     else:
-        arguments = {path: found.text(path) for path in ARGUMENTS}
-    everything = " ".join(arguments.values())
-    main = _flag(everything, "config") or ("" if len(running) == 1 else CONFIG)
-    found.add(main)
+        arguments = {path: _words(found.text(path)) for path in ARGUMENTS}
+    if len(running) > 1:
+        found.unreadable.append(
+            f"/proc: the processes {', '.join(running)} have a kubelet's name; it is not known which of them is the node's, and how it is configured"
+        )
+    everything = [*chain.from_iterable(arguments.values())]
+    main = _flag(everything, "config")
+    if main:
+        found.add_named(tree, main)
+    elif len(running) != 1:
+        found.add(CONFIG)
     folder = _flag(everything, "config-dir").rstrip("/")
     if folder and not os.access(tree.place(folder), os.R_OK | os.X_OK):
         found.unreadable.append(
             f"{folder}: the kubelet's --config-dir is not there, or cannot be read by this user"
         )
-    for path in islice(_drop_ins(tree, folder, _DEEPEST) if folder else (), _MOST_DROP_INS):
+    drop_ins = _drop_ins(tree, folder, _DEEPEST, found.unreadable) if folder else iter(())
+    for path in islice(drop_ins, _MOST_DROP_INS):
         found.add(path)
-    for path, text in arguments.items():
-        found.add_gates(path, text)
+    for path in islice(drop_ins, 1):
+        found.unreadable.append(f"{path}: it and later drop-ins are too many, and were not read")
+    for path, words in arguments.items():
+        found.add_gates(path, words)
     endpoint = _flag(everything, "container-runtime-endpoint") or found.endpoint
     return KubeletConfig(endpoint.removeprefix("unix://"), found.gates, tuple(found.unreadable))
 
 
 def kubelets(tree: Tree) -> tuple[str, ...]:
-    """Return the process IDs of the host's kubelets: of root, and without those in containers (as in kind's nodes)."""
+    """Return the process IDs of the host's kubelets: of root, and without those in pods and in other containers (as in kind's nodes)."""
     return tuple(
         number
         for number in filter(str.isdigit, tree.names("/proc"))
         if tree.text(f"/proc/{number}/comm").strip() in PROCESSES
         and _is_of_root_and_of_the_host(tree.text(f"/proc/{number}/status"))
+        # A pod with hostPID has a number of the host and can have any name. Its mounts tell nothing: a kubelet may run in a container itself.
+        and not _IN_A_POD.search(tree.text(f"/proc/{number}/cgroup"))
     )
 
 
@@ -91,14 +106,24 @@ class _Found:
 
     def text(self, path: str) -> str:
         text = self._read(path)
-        if text is None:
-            self.unreadable.append(f"{path}: this user may not read it")
-        return text or ""
+        if isinstance(text, Unknown):
+            self.unreadable.append(f"{path}: {text.reason}")
+            return ""
+        return text
+
+    def add_named(self, tree: Tree, path: str) -> None:
+        """Add the file of --config, without which no kubelet starts."""
+        if not path.startswith("/"):
+            self.unreadable.append(
+                f"{path}: the kubelet's --config depends on the folder in which it was started"
+            )
+        elif not self._read(path) and tree.stat(path) is None:
+            self.unreadable.append(f"{path}: the kubelet's --config is not there")
+        else:
+            self.add(path)
 
     def add(self, path: str) -> None:
-        """Add a configuration file. A path that is not absolute depends on where the kubelet was started, and is not read."""
-        if not path.startswith("/"):
-            return
+        """Add a configuration file."""
         content = self._content(path)
         if "containerRuntimeEndpoint" in content:
             self.endpoint = str(content["containerRuntimeEndpoint"] or "")
@@ -111,9 +136,9 @@ class _Found:
             elif is_on is None:
                 self.gates.pop(str(name), None)
 
-    def add_gates(self, path: str, arguments: str) -> None:
+    def add_gates(self, path: str, arguments: Sequence[str]) -> None:
         """Add the feature gates of arguments."""
-        for text in re.findall(_FLAG.format("feature-gates"), arguments):
+        for text in _flags(arguments, "feature-gates"):
             for pair in text.split(","):
                 name, _, value = pair.partition("=")
                 if value.lower() in _BOOLEANS:
@@ -129,19 +154,36 @@ class _Found:
         return found if isinstance(found, Mapping) else {}
 
 
-def _flag(arguments: str, name: str) -> str:
+def _words(text: str) -> list[str]:
+    """Return the arguments in a file of environment variables for systemd. Source: systemd.exec(5), EnvironmentFile=."""
+    lines = (one for one in text.splitlines() if not one.lstrip().startswith(_COMMENTS))
+    return _BETWEEN_WORDS.split("\n".join(lines))
+
+
+def _flags(arguments: Sequence[str], name: str) -> Iterator[str]:
+    """Yield the values of a flag: behind "=", or the next argument."""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        flag, has_value, value = word.partition("=")
+        if flag == f"--{name}":
+            yield value if has_value else following
+
+
+def _flag(arguments: Sequence[str], name: str) -> str:
     """Return the value of a flag, the last one if it is there several times; "" if there is none."""
-    found = re.findall(_FLAG.format(name), arguments)
-    return str(found[-1]) if found else ""
+    return next(iter([*_flags(arguments, name)][::-1]), "")
 
 
-def _drop_ins(tree: Tree, folder: str, levels: int) -> Iterator[str]:
+def _drop_ins(tree: Tree, folder: str, levels: int, unreadable: list[str]) -> Iterator[str]:
     """Yield the drop-ins of a folder and its subfolders, in the order in which the kubelet reads them."""
     for name in tree.names(folder):
         path = f"{folder}/{name}"
         entry = tree.stat(path)
         if entry is not None and stat.S_ISDIR(entry.st_mode):
-            if levels and not tree.link(path):
-                yield from _drop_ins(tree, path, levels - 1)
+            if tree.link(path):
+                continue
+            if levels:
+                yield from _drop_ins(tree, path, levels - 1, unreadable)
+            else:
+                unreadable.append(f"{path}: folders as deep as this one are not read")
         elif name.endswith(_SUFFIX):
             yield path

@@ -100,7 +100,7 @@ def test_a_configuration_that_is_no_file_or_no_toml(root: Path) -> None:
     (root / "etc/containerd/config.toml").mkdir(parents=True)
     put(root, "/etc/crio/crio.conf", "= =")
     found = Host(root).runtime("/var/run/cdi")
-    assert found.unreadable == (f"{MAIN}: this user may not read it",)
+    assert found.unreadable == (f"{MAIN}: it is no regular file",)
     assert found.files == {"/etc/crio/crio.conf": "= ="}
 
 
@@ -123,6 +123,16 @@ def test_a_large_configuration_is_cut(root: Path) -> None:
 def test_the_endpoint_of_the_kubelet(root: Path, path: str, text: str) -> None:
     put(root, path, text)
     assert Host(root).runtime("/x").endpoint == "/run/crio.sock"
+
+
+@pytest.mark.parametrize("endpoint", [r"unix:///run/a\0b.sock", r"unix:///run/\ud800.sock"])
+def test_an_endpoint_that_no_socket_can_have_leaves_the_rest_of_the_check(
+    root: Path, endpoint: str
+) -> None:
+    put(root, "/var/lib/kubelet/config.yaml", f'{{"containerRuntimeEndpoint": "{endpoint}"}}')
+    put(root, MAIN, "version = 3\n")
+    assert Host(root).place("/run/a\0b.sock").kind is PlaceKind.MISSING
+    assert list(Host(root).runtime("/x").files) == [MAIN]
 
 
 def test_cdi_files_that_are_none(root: Path) -> None:
@@ -181,7 +191,19 @@ def test_the_configuration_of_runtimes_is_read_up_to_a_limit(root: Path) -> None
         put(root, f"/etc/crio/crio.conf.d/{number:03}.conf", "[crio]\n")
     found = Host(root).runtime("/var/run/cdi")
     assert len(found.files) == 64
-    assert any("too large" in one for one in found.unreadable)
+    (sentence,) = found.unreadable
+    assert sentence.startswith("/etc/crio/crio.conf.d: the configuration is too large")
+
+
+def test_each_runtime_whose_files_are_beyond_the_limit_is_named(root: Path) -> None:
+    put(root, MAIN, 'imports = ["conf.d/*.toml"]\n')
+    put(root, "/etc/containerd/conf.d/x.toml", "a = 1")
+    for number in range(100):
+        put(root, f"/etc/crio/crio.conf.d/{number:03}.conf", "[crio]\n")
+    assert [one.partition(":")[0] for one in Host(root).runtime("/x").unreadable] == [
+        "/etc/crio/crio.conf.d",
+        "/etc/containerd/conf.d",
+    ]
 
 
 def test_a_runtime_that_imports_a_thousand_files_is_read_up_to_a_limit(root: Path) -> None:

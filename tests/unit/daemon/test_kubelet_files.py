@@ -134,8 +134,12 @@ def test_the_arguments_of_the_running_kubelet_count_and_not_those_of_files(tmp_p
         "B": (False, "/etc/kubelet/mine.json"),
         "C": (False, "/proc/77/cmdline"),
     }
-    run(tmp_path, 77, "kubelet", "--config=mine.json")  # relative to a folder that nobody knows
-    assert gates(tmp_path) == {}
+    run(tmp_path, 77, "kubelet", "--config=mine.json")
+    assert Host(tmp_path).kubelet() == KubeletConfig(
+        unreadable=(
+            "mine.json: the kubelet's --config depends on the folder in which it was started",
+        )
+    )
     run(tmp_path, 77, "kubelet")
     assert gates(tmp_path) == {}
 
@@ -154,18 +158,86 @@ def test_the_process_of_a_stranger_is_no_kubelet(tmp_path: Path) -> None:
     assert gates(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope",
+        "12:pids:/kubepods/burstable/pod0b6d6b3e-8d5e-4b7e-9d57-0f7f9f6c3d0c/2",
+        # As a process in a container sees it.
+        "0::/../../pod0b6d6b3e-8d5e-4b7e-9d57-0f7f9f6c3d0c/2",
+    ],
+)
+def test_a_pod_with_the_process_ids_of_the_host_has_no_kubelet(tmp_path: Path, cgroup: str) -> None:
+    put(tmp_path, FLAGS, "--feature-gates=A=false")
+    run(tmp_path, 78, "kubelet", "--feature-gates=B=false")
+    put(tmp_path, "/proc/78/cgroup", cgroup)
+    assert gates(tmp_path) == {"A": False}
+    assert not Host(tmp_path).runs_kubelet()
+    run(tmp_path, 77, "kubelet", "--feature-gates=C=false")
+    put(tmp_path, "/proc/77/cgroup", "0::/system.slice/kubelet.service")
+    assert gates(tmp_path) == {"C": False}
+
+
+@pytest.mark.parametrize("mark", ["#", "  #", ";"])
+def test_what_is_a_comment_is_no_argument(tmp_path: Path, mark: str) -> None:
+    put(
+        tmp_path,
+        "/etc/default/kubelet",
+        f"{mark} KUBELET_EXTRA_ARGS=--feature-gates=A=false --config-dir=/x\nKUBELET_EXTRA_ARGS=--feature-gates=B=false\n",
+    )
+    put(tmp_path, "/etc/sysconfig/kubelet", f"{mark}--container-runtime-endpoint=/x.sock")
+    assert Host(tmp_path).kubelet() == KubeletConfig(gates={"B": (False, "/etc/default/kubelet")})
+
+
+def test_a_path_in_the_arguments_may_have_spaces(tmp_path: Path) -> None:
+    put(tmp_path, "/etc/my kubelet/a.yaml", "featureGates: {A: false}\n")
+    put(tmp_path, "/etc/my kubelet/b c/x.conf", "featureGates: {B: false}\n")
+    words = ("--config", "/etc/my kubelet/a.yaml", "--config-dir=/etc/my kubelet/b c")
+    run(tmp_path, 77, "kubelet", *words)
+    assert gates(tmp_path) == {"A": False, "B": False}
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_named_configuration_that_is_not_there_is_named(tmp_path: Path, is_running: bool) -> None:
+    if is_running:
+        run(tmp_path, 77, "kubelet", "--config=/etc/mine.yaml")
+    else:
+        put(tmp_path, FLAGS, "--config=/etc/mine.yaml")
+    assert Host(tmp_path).kubelet().unreadable == (
+        "/etc/mine.yaml: the kubelet's --config is not there",
+    )
+    put(tmp_path, "/etc/mine.yaml", "")
+    assert Host(tmp_path).kubelet() == KubeletConfig()
+
+
+def test_drop_ins_beyond_the_limits_are_named(tmp_path: Path) -> None:
+    put(tmp_path, FLAGS, f"--config-dir={DROP_INS}")
+    for number in range(64):
+        put(tmp_path, f"{DROP_INS}/{number:02}.conf", f"featureGates: {{A{number}: true}}")
+    assert Host(tmp_path).kubelet().unreadable == ()
+    put(tmp_path, f"{DROP_INS}/99.conf", "featureGates: {A: false}")
+    (sentence,) = Host(tmp_path).kubelet().unreadable
+    assert sentence.startswith(f"{DROP_INS}/99.conf: ")
+    put(tmp_path, f"{DROP_INS}/{'0/' * 9}x.conf", "featureGates: {A: false}")
+    assert any(
+        one.startswith(f"{DROP_INS}/{'0/' * 8}0: ") for one in Host(tmp_path).kubelet().unreadable
+    )
+
+
 def test_of_two_kubelets_it_is_not_known_which_is_meant(tmp_path: Path) -> None:
     put(tmp_path, FLAGS, "--feature-gates=A=false")
     run(tmp_path, 77, "kubelet", "--feature-gates=B=false")
     run(tmp_path, 78, "kubelet", "--feature-gates=C=false")
     assert gates(tmp_path) == {"A": False}
+    (sentence,) = Host(tmp_path).kubelet().unreadable
+    assert sentence.startswith("/proc: the processes 77, 78 have a kubelet's name")
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     put(tmp_path, FLAGS, f"--config-dir={DROP_INS}")
     (tmp_path / CONFIG.lstrip("/")).mkdir()
     assert Host(tmp_path).kubelet().unreadable == (
-        f"{CONFIG}: this user may not read it",
+        f"{CONFIG}: it is no regular file",
         f"{DROP_INS}: the kubelet's --config-dir is not there, or cannot be read by this user",
     )
 
