@@ -3,6 +3,7 @@
 
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,23 +17,31 @@ pytestmark = pytest.mark.real
 CALL = "import sys; from dra_driver.cli.main import kubectl; sys.exit(kubectl(sys.argv[1:]))"
 DRA = (sys.executable, "-c", CALL)
 KUBE_SYSTEM = ("-n", "kube-system")
+CLASS = "gpu-of-nobody"
 
 
 def whole(kind: str, made: Object) -> Object:
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, **made}
 
 
+def claim(name: str) -> Object:
+    made = waiting(name)
+    (asked,) = made["spec"]["devices"]["requests"]
+    asked["exactly"]["deviceClassName"] = CLASS
+    return whole("ResourceClaim", made)
+
+
 @pytest.fixture(scope="module")
-def filled(cluster: Cluster) -> Cluster:
-    """A class, two devices, and two claims that wait."""
+def filled(cluster: Cluster) -> Iterator[Cluster]:
+    """A class, two devices, and two claims that wait; gone afterwards, since other files use the cluster, too."""
     spec = {"selectors": [{"cel": {"expression": 'device.driver == "gpu.example.com"'}}]}
-    cluster.apply(
-        whole("DeviceClass", {"metadata": {"name": "gpu"}, "spec": spec}),
-        whole("ResourceSlice", device_slice(NODE, gpu("gpu-0"), gpu("gpu-1"))),
-    )
-    claims = [whole("ResourceClaim", waiting(name)) for name in ("first", "second")]
-    cluster.apply(*claims, namespace="kube-system")
-    return cluster
+    devices = whole("ResourceSlice", device_slice(NODE, gpu("gpu-0"), gpu("gpu-1")))
+    cluster.apply(whole("DeviceClass", {"metadata": {"name": CLASS}, "spec": spec}), devices)
+    cluster.apply(*map(claim, ("first", "second")), namespace="kube-system")
+    yield cluster
+    cluster.kubectl("delete", *KUBE_SYSTEM, "resourceclaims", "first", "second", "third")
+    cluster.kubectl("delete", "deviceclass", CLASS)
+    cluster.kubectl("delete", "resourceslice", devices["metadata"]["name"])
 
 
 def dra(cluster: Cluster, *words: str) -> str:
@@ -42,7 +51,7 @@ def dra(cluster: Cluster, *words: str) -> str:
 def test_each_command_answers(filled: Cluster) -> None:
     shown = dra(filled, "devices", "--driver", "gpu.example.com", "--no-headers")
     assert [line.split()[2] for line in shown.splitlines()] == ["gpu-0", "gpu-1"]
-    assert dra(filled, "free", "gpu", "--no-headers").split()[:3] == ["gpu", "2", "2"]
+    assert dra(filled, "free", CLASS, "--no-headers").split()[:3] == [CLASS, "2", "2"]
     shown = dra(filled, "claims", *KUBE_SYSTEM, "--no-headers")
     assert [line.split()[:2] for line in shown.splitlines()] == [
         ["first", "pending"],
@@ -67,7 +76,7 @@ def test_it_follows_the_claims_over_a_restart_of_the_api_server(filled: Cluster)
     assert_says(log, "; what is shown may be old; trying again")
     filled.start_apiserver()
     assert_says(log, "the cluster can be read again")
-    filled.apply(whole("ResourceClaim", waiting("third")), namespace="kube-system")
+    filled.apply(claim("third"), namespace="kube-system")
     assert_says(log, "\nthird ")
     assert " is gone" not in log.read_text()
     assert program.stop(signal.SIGINT) == 0

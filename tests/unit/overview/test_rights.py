@@ -15,7 +15,7 @@ from dra_driver.model.api.resource_slice import (
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.overview.part import Gap
 from dra_driver.overview.rights import forbidden as unreadable
-from dra_driver.overview.rights import gaps_of, needed, nothing_served
+from dra_driver.overview.rights import gaps_of, needed, not_whole, nothing_served
 
 
 def gaps(command: str, *found: NotRead, namespace: str = "") -> tuple[Gap, ...]:
@@ -54,6 +54,7 @@ def test_what_is_watched_is_what_the_answer_needs_and_the_user_may_read() -> Non
     silent = NotRead(resource="deviceclasses", reason="timeout", message="no")
     found = ClusterState(not_read=(forbidden("nodes"), in_one, one_claim, silent))
     assert unreadable(found) == {"nodes"}
+    assert not_whole(found) == {("nodes", ""), ("pods", "team"), ("deviceclasses", "")}
 
 
 def test_an_object_that_cannot_be_read_needs_no_right() -> None:
