@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dra_driver.check.given import Given, Object, at, entries, mapping
-from dra_driver.explain.subject.manifest_kinds import WORKLOADS, group_and_version
-from dra_driver.explain.subject.workloads import SPEC_PATHS
+from dra_driver.explain.subject.manifest_kinds import group_and_version
+from dra_driver.explain.subject.workloads import pod_path
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.yaml_documents import Path
 
@@ -110,14 +110,9 @@ def is_pod_template(one: Given) -> bool:
 
 def pod_of(one: Given) -> PodPart | None:
     """Return the pod of a Pod, a PodTemplate or a workload; None for other objects."""
-    group = group_and_version(one.content)[0]
-    if (one.kind, group) == ("Pod", ""):
-        return PodPart((), one.content)
-    path: Path = ("template",)
-    if not is_pod_template(one):
-        if WORKLOADS.get(one.kind) != group:
-            return None
-        path = (*SPEC_PATHS[one.kind].split("."), "template")
+    path = pod_path(one.kind, group_and_version(one.content)[0])
+    if path is None:
+        return None
     found = at(one.content, path)
     return PodPart(path, found) if isinstance(found, dict) else None
 

@@ -16,8 +16,8 @@ from dra_driver.convert.no_pods import without_pods
 from dra_driver.convert.nodes import choice_of_nodes, partition_of
 from dra_driver.convert.resources import Choice, NotConverted, Wanted, wanted
 from dra_driver.convert.written import claim, template
-from dra_driver.explain.subject.manifest_kinds import WORKLOADS, group_and_version, kind_of, name_of
-from dra_driver.explain.subject.workloads import SPEC_PATHS
+from dra_driver.explain.subject.manifest_kinds import group_and_version, kind_of, name_of
+from dra_driver.explain.subject.workloads import pod_path
 from dra_driver.model.other_resources import elsewhere
 from dra_driver.model.plugin_resources import (
     has_nvidias_runtime,
@@ -175,16 +175,11 @@ def as_pods(document: Object) -> tuple[Object, ...]:
 def _pods_of(document: Object) -> Iterator[tuple[Path, Object]]:
     """Yield each pod, or template of one, that an object has."""
     group = group_and_version(document)[0]
-    kind = str(document.get("kind"))
     if group in CUSTOM_GROUPS:
         yield from pod_templates(document)
         return
-    path: Path = ("template",)
-    if (kind, group) == ("Pod", ""):
-        path = ()
-    elif WORKLOADS.get(kind) == group:
-        path = (*SPEC_PATHS[kind].split("."), "template")
-    elif (kind, group) != ("PodTemplate", ""):
+    path = pod_path(str(document.get("kind")), group)
+    if path is None:
         return
     found: Any = document
     for step in path:

@@ -170,7 +170,7 @@ def _flags(arguments: Sequence[str], name: str) -> Iterator[str]:
 
 def _flag(arguments: Sequence[str], name: str) -> str:
     """Return the value of a flag, the last one if it is there several times; "" if there is none."""
-    return next(iter([*_flags(arguments, name)][::-1]), "")
+    return ["", *_flags(arguments, name)][-1]
 
 
 def _drop_ins(tree: Tree, folder: str, levels: int, unreadable: list[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from dra_driver.explain.subject.manifest_kinds import WORKLOADS
 from dra_driver.model.api.core import Pod, Toleration
+from dra_driver.model.yaml_documents import Path
 
 _NEAR = 0.8
 _OF_JOBS = ("Job", "CronJob")
@@ -127,6 +128,17 @@ SPEC_PATHS = {
     "CronJob": "spec.jobTemplate.spec",
 }
 """Where a workload has the part with its pod template."""
+
+
+def pod_path(kind: str, group: str) -> Path | None:
+    """Return the path to the pod of a Pod, a PodTemplate or a workload; None for other objects."""
+    if (kind, group) == ("Pod", ""):
+        return ()
+    if (kind, group) == ("PodTemplate", ""):
+        return ("template",)
+    if WORKLOADS.get(kind) != group:
+        return None
+    return (*SPEC_PATHS[kind].split("."), "template")
 
 
 def _spec(workload: Mapping[str, Any], kind: str) -> dict[str, Any]:
