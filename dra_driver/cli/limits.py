@@ -55,23 +55,25 @@ def in_time(work: Callable[[], T], seconds: float) -> T:
     return found[0]
 
 
+_YOUNG, _NEVER = 100_000, 1_000_000
+
+
 @contextmanager
 def uncollected(*, frozen: bool = False) -> Iterator[None]:
-    """Run the block without garbage collection.
+    """Run the block without garbage collection but of the youngest objects: the search for a pod leaves cycles behind.
 
     A report on a large fleet makes a million objects that live until its end. Looking for cycles among them again and again takes a
     quarter of the time, and finds none. `frozen`: the process ends after the block, so what is left of it is not looked through then
     either, which takes half a second.
     """
-    before = gc.isenabled()
-    gc.disable()
+    before = gc.get_threshold()
+    gc.set_threshold(_YOUNG, _NEVER, _NEVER)
     try:
         yield
     finally:
         if frozen:
             gc.freeze()
-        if before:
-            gc.enable()
+        gc.set_threshold(*before)
 
 
 @contextmanager

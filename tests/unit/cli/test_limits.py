@@ -270,11 +270,14 @@ def test_a_record_that_unfolds_to_much_is_no_cluster(record: Path, tmp_path: Pat
 
 
 def test_a_block_without_garbage_collection_leaves_it_as_it_was() -> None:
+    usual = gc.get_threshold()
     with uncollected():
-        assert not gc.isenabled()
+        rare = gc.get_threshold()
+        assert all(now > before for now, before in zip(rare, usual, strict=True))
         with uncollected():
             pass
-        assert not gc.isenabled()
+        assert gc.get_threshold() == rare
+    assert gc.get_threshold() == usual
     assert gc.isenabled()
 
 
