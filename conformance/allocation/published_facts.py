@@ -5,10 +5,10 @@ The slices are made by the driver from an inventory: a GPU with partitions and c
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from conformance.allocation.build import (
     DRIVER,

@@ -5,8 +5,8 @@ Delta debugging over the tree of the expression and over the device: of all case
 that still differs in the same way is taken, until none does. All steps of one round are asked in one batch.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from conformance.cel.trees import Many, Tree, leaf
@@ -58,7 +58,9 @@ def _smaller_trees(tree: Tree) -> Iterator[Tree]:
             yield leaf(simple)
     for place, part in enumerate(tree.parts):
         for smaller in _smaller_parts(part):
-            yield replace(tree, parts=(*tree.parts[:place], smaller, *tree.parts[place + 1 :]))
+            yield dataclasses.replace(
+                tree, parts=(*tree.parts[:place], smaller, *tree.parts[place + 1 :])
+            )
 
 
 def _smaller_parts(part: "str | Tree | Many") -> Iterator["Tree | Many"]:

@@ -7,7 +7,8 @@ Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources/alloc
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.state import AllocatedState, DeviceID, SharedDeviceID
@@ -16,16 +17,14 @@ from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, R
 from dra_driver.model.quantity import Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedClaim:
+class AllocatedClaim(Struct, frozen=True):
     """A claim ("namespace/name") that has a device, and the pods that the claim is reserved for."""
 
     claim: str
     pods: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class AllocatedDevices:
+class AllocatedDevices(Struct):
     """The allocated devices and shares, without results with admin access: those keep no other claim from the device."""
 
     devices: dict[DeviceID, AllocatedClaim] = field(default_factory=dict)

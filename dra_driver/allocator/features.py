@@ -8,9 +8,10 @@ more; of that, `Rules` has two rules, which are the same in all implementations 
 Source: k8s.io/dynamic-resource-allocation/structured/allocator.go and internal/types.go.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct
 
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.model.gates import NEWEST
@@ -84,8 +85,7 @@ def _nobody(features: frozenset[str], enabled: str) -> AllocationError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The enabled features, and the differences between the three implementations."""
 
     admin_access: bool

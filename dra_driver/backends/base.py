@@ -16,9 +16,10 @@ A factory declares what the driver checks for it, as attributes; each may be mis
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.config_kind import ConfigKind
@@ -35,8 +36,7 @@ DEVICE_VARIABLE = "GPU_DEVICE_"
 """The variable of a container with the UUID of a device, before the device's number in the claim (`Lease.index`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendContext:
+class BackendContext(Struct, frozen=True):
     """What a backend gets when it is made: the name of the node, its options, and the name of the driver, if it needs that.
 
     `options` is the structure that the backend declares; its values have been checked. A backend that declares none gets a mapping

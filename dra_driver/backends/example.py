@@ -8,11 +8,11 @@ are those of the example driver; docs/example-driver.md shows its demos.
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta, structs
+from msgspec import Meta, Struct, structs
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import (
     CapacityRequestPolicy,
@@ -77,8 +77,7 @@ class ExampleOptions(
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """The devices of one machine, and the counters that they consume."""
 
     devices: tuple[AllocatableDevice, ...]

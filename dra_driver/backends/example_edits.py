@@ -6,7 +6,8 @@ programs for the example driver read them. Two shares of one device in one conta
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.backends.example import cpu_capacity
 from dra_driver.backends.simulated_config import GpuConfig, GpuSharing, LabelConfig, NetConfig
@@ -19,8 +20,7 @@ ADMIN_ACCESS = "DRA_ADMIN_ACCESS"
 _PREFIXES = {"gpu": "gpu-", "net": "nic-", "cpu": "numa-"}
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleVariables:
+class ExampleVariables(Struct, frozen=True):
     """The variables for leases of one profile ("gpu", "net", "cpu"), on one node, under one driver name."""
 
     profile: str

@@ -17,10 +17,10 @@ file means no faults, and if the file is broken, the last correct content stays 
 
 import stat
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 
 from dra_driver.errors import Permanent
 
@@ -35,8 +35,7 @@ _EXAMPLE = "`devices: {gpu-0: {vanished: true}}`"
 _FIELDS = ("unhealthy", "vanished", "configure", "hangs", "in_use", "not_clean")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """What is wrong with one device.
 
     `unhealthy` is the reason, empty for a healthy device. `configure` is the message that the call of this name fails with:

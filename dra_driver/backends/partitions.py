@@ -8,9 +8,9 @@ fields, counters and devices are those of KEP-4815.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import (
     Counter,
@@ -29,8 +29,7 @@ WHOLE = "whole"
 """The kind of a device that is no partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One kind of partition: the memory slices from each of its starts, and how much of the GPU it gets."""
 
     name: str
@@ -40,8 +39,7 @@ class Kind:
     copy_engines: int
 
 
-@dataclass(frozen=True, slots=True)
-class Partitioning:
+class Partitioning(Struct, frozen=True):
     """How one model of GPU can be divided."""
 
     multiprocessors: int

@@ -7,7 +7,8 @@ of its own; its `driverVersion` is the kernel's.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.backends.partitions import Partitioning
 from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL
@@ -17,8 +18,7 @@ from dra_driver.model.device import AttributeValue, Version
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """What all devices of one product have in common."""
 
     vendor: str
@@ -29,8 +29,7 @@ class Model:
     capacity: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """The place of a device: its PCI bus, the PCIe root complex, and its NUMA node (None if the machine has only one)."""
 
     bus: str
@@ -43,8 +42,7 @@ class Slot:
         return f"0000:{self.bus}:00.0"
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Devices of one model, one for each slot. A device that is no PCI device has the slot None.
 
     With `partitioning` each device is published as a whole and as all its partitions. `fields` are fields of the API that each device
@@ -57,8 +55,7 @@ class Group:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A machine: the devices of a recording, and then those of the groups. `config_kinds` are the kinds of configuration that they read.
 
     With `named_by_address` the devices have the names of their PCI addresses. The devices of the other profiles are numbered, and stay

@@ -8,12 +8,13 @@ not say `auto = False`, and leaves out what cannot be made.
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec import inspect as types
+from msgspec.structs import replace
 
 from dra_driver.backends.base import (
     AUTO,
@@ -37,8 +38,7 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
 """The arguments that the driver calls a backend's methods with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The backends of this process by their names, in the order in which they were chosen.
 
     `left_out` has a sentence for each backend that `auto` could not use.

@@ -11,7 +11,6 @@ ENXIO ("No such device or address"); in any other container it fails with EPERM.
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import Annotated
@@ -19,6 +18,7 @@ from typing import Annotated
 import msgspec
 import structlog
 from msgspec import Meta
+from msgspec.structs import replace
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.example import ExampleOptions, machine

@@ -5,10 +5,11 @@ The GPUs of a recording are made by the backend that would find them on a real n
 ones. Each node gets UUIDs of its own. UUIDs that several nodes have in common, such as that of a fabric, are the same on all of them.
 """
 
+import dataclasses
 import uuid
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from dra_driver.backends import recording
 from dra_driver.backends.base import BackendContext
@@ -56,7 +57,7 @@ def _recorded(profile: Profile, context: BackendContext) -> Inventory:
     found = played(snapshot.backend, context, facts).scan()
     if not profile.named_by_address:
         return found
-    return replace(found, devices=tuple(map(_named_by_address, found.devices)))
+    return dataclasses.replace(found, devices=tuple(map(_named_by_address, found.devices)))
 
 
 def _named_by_address(device: AllocatableDevice) -> AllocatableDevice:
@@ -87,8 +88,7 @@ def _divided(
     return ((device,), ()) if how is None else divide([device], how)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """What tells a device from the others of its machine. Its UUID is made of the `seed`."""
 
     name: DeviceName

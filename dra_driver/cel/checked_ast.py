@@ -2,14 +2,14 @@
 """Result of type checking: the type of each node, and the overloads of each call (cel-go: common/ast, ReferenceInfo)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.cel.syntax.ast import ParsedAst
 from dra_driver.cel.types import Type
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """What a node refers to: a variable or a type by its full name, or the overloads that a call may run."""
 
     name: str = ""
@@ -18,8 +18,7 @@ class Reference:
     """The value, if the name is that of an enum constant."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedAst:
+class CheckedAst(Struct, frozen=True):
     """An expression without type errors: the tree to evaluate, with types and references by node ID."""
 
     parsed: ParsedAst

@@ -9,8 +9,10 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from dra_driver.cel import types, work
 from dra_driver.cel.cancellation import Check, never

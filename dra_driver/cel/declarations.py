@@ -7,8 +7,9 @@ first overload that matches.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
+
+from msgspec import Struct
 
 from dra_driver.cel import types
 from dra_driver.cel.tables import OverloadRow, Since
@@ -17,8 +18,7 @@ from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import Environment
 
 
-@dataclass(frozen=True, slots=True)
-class OverloadDecl:
+class OverloadDecl(Struct, frozen=True):
     """One signature of a function (cel-go: OverloadDecl). The target of a member function is its first argument."""
 
     id: str
@@ -33,8 +33,7 @@ class OverloadDecl:
 _LISTS_DECLARED_LAST = 37
 
 
-@dataclass(frozen=True, slots=True)
-class Declarations:
+class Declarations(Struct, frozen=True):
     """The declarations of one environment, by name."""
 
     functions: Mapping[str, tuple[OverloadDecl, ...]]

@@ -8,7 +8,8 @@ Source: cel-go common/error.go, common/errors.go.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MAX_ISSUES = 100
 _MAX_SNIPPET_BYTES = 16_384
@@ -16,8 +17,7 @@ _COMPILATION = "compilation failed: "
 PROGRAM = "program instantiation failed: "
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(Struct, frozen=True):
     """One error in an expression. `offset` is the index of the character, None for the expression as a whole.
 
     `noticed` is the index where the parser stopped; the API server does not report it. `hint` may be a function, because
@@ -34,8 +34,7 @@ class Issue:
         return self.hint if isinstance(self.hint, str) else self.hint()
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     line: int
     column: int
     text: str

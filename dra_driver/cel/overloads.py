@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct
+
 from dra_driver.cel import values
 from dra_driver.cel.failures import EvaluationError, no_such_overload
 
@@ -22,8 +24,7 @@ DYN = "dyn"
 _RECEIVERS = frozenset({values.STRING, values.DURATION, values.TIMESTAMP})
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """The type that an argument must have at run time. `element` is the type of a list's first element."""
 
     kind: str
@@ -78,8 +79,7 @@ class Overload:
         return self.implementation(*arguments)
 
 
-@dataclass(frozen=True)
-class Singleton:
+class Singleton(Struct, frozen=True):
     """A function with one implementation for all overloads. `traits` are the types that its first argument may have."""
 
     name: str

@@ -15,8 +15,9 @@ Source: cel-go common/types.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from dra_driver.cel import golang, work
 from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
@@ -30,8 +31,7 @@ NULL, LIST, MAP, TYPE, OPTIONAL = "null_type", "list", "map", "type", "optional_
 DURATION, TIMESTAMP = "google.protobuf.Duration", "google.protobuf.Timestamp"
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(Struct, frozen=True):
     """A duration in nanoseconds."""
 
     nanos: int
@@ -40,8 +40,7 @@ class Duration:
         return golang.duration(self.nanos)
 
 
-@dataclass(frozen=True, slots=True)
-class Timestamp:
+class Timestamp(Struct, frozen=True):
     """A Unix time with nanoseconds. `offset` from UTC, in seconds, only matters for the text form."""
 
     seconds: int
@@ -52,15 +51,13 @@ class Timestamp:
         return golang.moment(self.seconds, self.nanos, self.offset)
 
 
-@dataclass(frozen=True, slots=True)
-class TypeValue:
+class TypeValue(Struct, frozen=True):
     """A type used as a value: `type(1)` or `int`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Optional:
+class Optional(Struct, frozen=True, eq=False):
     """An optional value: `value` if `present`, else optional.none()."""
 
     value: object = None
@@ -175,8 +172,7 @@ def type_text(value: object) -> str:
 # --- maps -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Unequal:
+class _Unequal(Struct, frozen=True, eq=False):
     """A key that equals no other key. In Go, two lists with the same elements are two keys, because they are pointers."""
 
     value: object

@@ -9,8 +9,9 @@ The tables (tables/declarations.py) have the names and functions of each environ
 Source: k8s.io/apiserver pkg/cel/environment, k8s.io/dynamic-resource-allocation/cel/compile.go.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 EnvironmentType = Literal["NewExpressions", "StoredExpressions"]
 
@@ -21,16 +22,14 @@ MAX_COST = 1_000_000
 _LIST_ATTRIBUTES = 36
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(Struct, frozen=True):
     """The feature gates DRAConsumableCapacity and DRAListTypeAttributes."""
 
     consumable_capacity: bool = True
     list_type_attributes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """The CEL environment of Kubernetes 1.`minor`.
 
     `kind` says whether it compiles new or stored expressions. The defaults are those of the newest scheduler.

@@ -2,13 +2,13 @@
 """What is a finding, and how does it say where it is?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.check.rules import RULES, SEVERITIES, Severity
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """A change of a file's text that corrects a finding: `old`, which stands between two characters of the text, becomes `new`.
 
     An edit with `indent` puts so many spaces before each line of that part too, and `old` is not compared. `content` is the whole object
@@ -23,8 +23,7 @@ class Edit:
     indent: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One mistake. `line` and `column` begin at 1, and are 0 if they are not known; `document` is the number of the document in the file.
 
     `message` says what was found, `action` what to do. `detail` has more lines, such as the place in an expression. `edits`

@@ -7,8 +7,10 @@ Otherwise the text stays, and the finding says so. Several are corrected at once
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.check.finding import Edit, Finding
 from dra_driver.model.yaml_documents import BadDocument, documents
@@ -16,8 +18,7 @@ from dra_driver.model.yaml_documents import BadDocument, documents
 LEFT = "the changed text would not have the right meaning, so it is left: write it by hand"
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """The text after the corrections, what was corrected, and what could not be."""
 
     text: str

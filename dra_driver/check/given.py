@@ -3,8 +3,9 @@
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from dra_driver.check.finding import Finding
 from dra_driver.explain.subject.manifest_kinds import kind_of, name_of
@@ -20,8 +21,7 @@ NVIDIA_DRIVER = "gpu.nvidia.com"
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """One object of a file. `base` leads to it in its document: an object of a List has its place in there."""
 
     content: Object
@@ -80,8 +80,7 @@ class Given:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ReadConfig:
+class ReadConfig(Struct, frozen=True):
     """What a configuration of NVIDIA's tools is: its mistakes, what this driver does not do or nobody knows, and who applies it."""
 
     mistakes: tuple[Mistake, ...] = ()
@@ -93,8 +92,7 @@ def _not_read(_content: Mapping[str, object]) -> ReadConfig:
     return ReadConfig()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """What is known besides the files. Without `state` there is no cluster, and nothing is said of what may be in it.
 
     `kinds` are the kinds of configuration of the driver. `read_layouts` and `read_plugin_config` read what NVIDIA's tools read.

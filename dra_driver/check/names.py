@@ -2,9 +2,9 @@
 """Which attributes and capacities have devices, and of which type is each? From the vocabulary, and from the slices of a cluster."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.cel.reasons.paths import DeviceField, DevicePath
 from dra_driver.cel.reasons.similar import meant
@@ -15,8 +15,7 @@ _STANDARD = "resource.kubernetes.io"
 _KINDS = {"int": "int", "bool": "bool", "string": "string", "version": "version"}
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """The names of each domain with their types. A domain that is not in it is somebody else's, and nothing is said about it."""
 
     attributes: Mapping[str, Mapping[str, str]]

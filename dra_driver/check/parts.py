@@ -2,7 +2,8 @@
 """Which claims, requests, selectors, pods and containers are in an object? Each with the path that leads to it, as its author wrote it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.check.given import Given, Object, at, entries, mapping
 from dra_driver.explain.subject.manifest_kinds import group_and_version
@@ -16,8 +17,7 @@ _DEVICES: dict[str, Path] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A request, or one of its alternatives: `body` has the fields about devices. In older versions that is the request itself."""
 
     name: str
@@ -50,8 +50,7 @@ def requests(one: Given) -> Iterator[Request]:
             yield Request(f"{name}/{sub.get('name', '')}", (*inner, *place), sub)
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Struct, frozen=True):
     """One CEL expression. `of_class` is the class of the request that has it; "" for that of a class."""
 
     path: Path
@@ -80,8 +79,7 @@ def _selectors(content: Object, path: Path, of_class: str) -> Iterator[Expressio
             yield Expression((*place, "cel", "expression"), text, of_class)
 
 
-@dataclass(frozen=True, slots=True)
-class PodPart:
+class PodPart(Struct, frozen=True):
     """The pod of an object: the object itself, or the template of a workload. `path` leads to metadata and spec.
 
     `is_nested`: it is somewhere in an object of a kind that is not known here, whose controller may add to it.

@@ -6,8 +6,9 @@ is told.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.check.finding import Finding
@@ -39,8 +40,7 @@ _RESOURCES = {
 _FIELDS = (("resourceClaimName", _CLAIM), ("resourceClaimTemplateName", _TEMPLATE))
 
 
-@dataclass(slots=True)
-class Objects:
+class Objects(Struct):
     """What the files have, and what the cluster has: classes by name; claims and templates with the names of their requests."""
 
     classes: set[str] = field(default_factory=set)

@@ -2,8 +2,9 @@
 """Which mistakes does `dra-driver check` know? Scripts and suppressions refer to the names, so a name that was released never changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -11,8 +12,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 wants. A note is worth knowing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One kind of finding. `fixed`: --fix can rewrite some of them."""
 
     name: str

@@ -2,8 +2,9 @@
 """Which objects are looked into, which have nothing to do with devices, and which are not known here?"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from dra_driver.check.cluster_objects import is_bare_config
 from dra_driver.check.finding import Finding

@@ -11,8 +11,10 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver import PROJECT
 from dra_driver.check.check import check, fixable, objects_of
@@ -87,8 +89,7 @@ def _with_gaps(facts: Known, code: int) -> int:
     return COULD_NOT_TELL if gaps and code == DONE else code
 
 
-@dataclass(slots=True)
-class _Files:
+class _Files(Struct):
     """The objects of the files that were read so far. A file that is no YAML is told, and the others are checked all the same."""
 
     given: list[Given] = field(default_factory=list)

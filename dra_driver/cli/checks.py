@@ -6,7 +6,8 @@ own, which is left behind at the deadline; it ends with the process.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.cli.limits import in_time
 from dra_driver.doctor.findings import Finding, unknown
@@ -16,8 +17,7 @@ CHECK_SECONDS = 20.0
 """More than what the kubelet, the API server and plugins are given to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A check by its name in `doctor.texts.CHECKS`, what it looks at, the look itself, and how long it may take."""
 
     name: str

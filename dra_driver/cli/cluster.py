@@ -9,9 +9,10 @@ import argparse
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from dra_driver.errors import Fatal
 from dra_driver.model.cluster import ClusterState, without_secrets
@@ -27,8 +28,7 @@ class NoneKnown(Fatal):
     """No flag, variable, file or service account names a cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The connection to a cluster, and the default namespace of the kubeconfig context."""
 
     connection: "Connection"

@@ -10,7 +10,8 @@ Source: kubectl's pkg/cmd/plugin_completion.go, cobra's ShellCompDirective.
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.cli import completion_values, render
@@ -26,8 +27,7 @@ Candidate = tuple[str, str]
 _FILE_METAVARS = ("FILE", "FOLDER")
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """The candidates, and the number for the shell."""
 
     candidates: list[Candidate] = field(default_factory=list)

@@ -5,7 +5,8 @@ import argparse
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.cli import cluster
 from dra_driver.cli.limits import TookTooLong, at_most
@@ -20,8 +21,7 @@ DRIVERS = "drivers"
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The flags that were typed. `namespace` is None for objects of the whole cluster, and "" for the namespace of the context."""
 
     kubeconfig: str

@@ -4,12 +4,12 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from dra_driver.cli import inputs, render
 from dra_driver.cli.destination import Destination
@@ -35,8 +35,7 @@ def run(chosen: argparse.Namespace) -> int:
     return exit_code(lambda: _converted(chosen, names), chosen.timeout)
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     name: str
     objects: tuple[Converted, ...]
 

@@ -11,11 +11,11 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from dra_driver import PACKAGE, PROJECT
 from dra_driver.cli import render_explain
@@ -46,8 +46,7 @@ BIG, SMALL, HOPELESS = "wants-much", "wants-less", "wants-too-much"
 Row = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DemoStep:
+class DemoStep(Struct, frozen=True):
     """One step of the demo. People see `title`, `lines` and the table of `headers` and `rows`; programs get `facts`."""
 
     name: str

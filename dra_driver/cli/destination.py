@@ -10,9 +10,10 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Self
+
+from msgspec import Struct
 
 from dra_driver.cli import render
 from dra_driver.errors import Permanent
@@ -21,8 +22,7 @@ STANDARD_OUTPUT = "-"
 PRIVATE = 0o600
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """A file name that is checked before the command does its long work, so that `write` will probably succeed afterwards."""
 
     name: str

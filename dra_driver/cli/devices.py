@@ -7,9 +7,9 @@ The command asks the kubelet on its pod-resources socket, if there is one. It ne
 import argparse
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import msgspec
+from msgspec.structs import asdict
 
 from dra_driver.backends.registry import next_step, options_of
 from dra_driver.cli import arguments, render

@@ -2,9 +2,10 @@
 """The checks of `dra-driver doctor` that look at this node: what each reads, and who judges it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.host import examine
 from dra_driver.cli.checks import CHECK_SECONDS, Check

@@ -3,13 +3,13 @@
 
 import importlib.metadata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from dra_driver import PROJECT
 from dra_driver.backends.base import BackendContext
@@ -37,8 +37,7 @@ _DEEPEST = 10  # a CronJob has its pods there
 _NVIDIA = "gpu.nvidia.com"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Whether everything fits together on one machine, and the sentence for people."""
 
     fits: bool

@@ -4,9 +4,10 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
+
+from msgspec import Struct
 
 from dra_driver.cli.explain_lines import device_lines, node_lines
 from dra_driver.explain.outcome import Report, RequestReport
@@ -25,8 +26,7 @@ _SEVERAL_ELSEWHERE = re.compile(rf"{ELSEWHERE}(?:, {ELSEWHERE})+")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(Struct, frozen=True):
     """Something to be said of a pod. `again` is the Event that says so already, if there is one; something else was said since."""
 
     pod: Pod

@@ -13,10 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver import __version__
@@ -66,8 +66,7 @@ STUCK_SECONDS = 900.0
 _Explained = tuple[str, Pod, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """The time of day, and seconds that only grow."""
 
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -2,8 +2,10 @@
 """This module formats the answers of `kubectl dra devices`, `claims`, `free` and `usage` as columns, as kubectl does."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.cli.render import GREEN, RED, YELLOW
 from dra_driver.model.api.resource_claim import GROUP
@@ -35,8 +37,7 @@ _SHOWN = 2
 _GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row. `key` names what it is about; `said` are its cells without those that change as time passes."""
 
     key: tuple[str, ...]
@@ -44,8 +45,7 @@ class Row:
     said: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """An answer in columns. `notes` belong below it; `empty` is what to say if there are no rows."""
 
     headers: tuple[str, ...]
@@ -54,8 +54,7 @@ class Sheet:
     empty: str
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """How an answer is shown: with all columns (`wide`), with all names (`uncut`), and with the namespace of each claim."""
 
     now: datetime

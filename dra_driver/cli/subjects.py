@@ -8,7 +8,8 @@ kubectl's names: singular, plural, short (`deploy`), and with the group (`deploy
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.explain.subject.labels import EVERYTHING, BadSelector, LabelSelector, parse_selector
 from dra_driver.explain.subject.subject import (
@@ -67,16 +68,14 @@ class WrongUsage(ValueError):
     """The command line is wrong; the message says what to write instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """One object that the command line names."""
 
     kind: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What the command line asks about: objects by name, or, if there are none, all pending pods that the selector chooses.
 
     `from_files`: neither, but the objects of the manifests.

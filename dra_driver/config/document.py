@@ -16,13 +16,12 @@ Up to version 0.1 the file was a flat mapping of option names. It is still read,
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from dra_driver.backends.base import AUTO
 from dra_driver.config.device_plugin import DevicePlugin, broken_rules
@@ -38,8 +37,7 @@ OptionsOf = Callable[[str], type[msgspec.Struct] | None]
 """The structure with the options of a backend; None if it declares none, or is not installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """The content of a config file: values by option name, and the backends with their options in the file's order.
 
     `backends` is empty if the file names none. `notes` are for the log.

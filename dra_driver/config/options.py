@@ -7,9 +7,10 @@ setting needs one entry here, and one field in `settings.py`.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from dra_driver.model.ids import DriverName
 from dra_driver.model.names import DOMAIN
@@ -26,8 +27,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One setting. Its flag is `name` with dashes, and its key in the config document is `name` in camel case.
 
     `parse` makes the value from the text. If the text breaks a rule, `parse` raises ValueError, and the message is the rule.

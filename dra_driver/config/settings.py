@@ -6,10 +6,11 @@ A value comes from the first source that has one: flag, environment variable, co
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2s
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from dra_driver.backends.base import AUTO
 from dra_driver.config.device_plugin import DevicePlugin, divided_by, policy_of
@@ -36,8 +37,7 @@ _AUTO_WORD = "auto"
 _ONLY_SIMULATED = ("simulated_profile", "simulated_faults")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
+class NodeSettings(Struct, frozen=True):
     """The node and driver name of this process."""
 
     name: NodeName
@@ -45,8 +45,7 @@ class NodeSettings:
     boot_id_file: Path
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletSettings:
+class KubeletSettings(Struct, frozen=True):
     """The kubelet's directories and sockets. `pod_uid` is the UID of the driver's pod, "" if it runs in no pod."""
 
     plugins_dir: Path
@@ -81,16 +80,14 @@ class KubeletSettings:
         return folder / f"{before}-{digest}{after}"
 
 
-@dataclass(frozen=True, slots=True)
-class BackendSettings:
+class BackendSettings(Struct, frozen=True):
     """The name of a backend, or "auto", and its options, not yet decoded. An option of the command line is a Text."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PluginSettings:
+class PluginSettings(Struct, frozen=True):
     """The device plugin API. `path` and `strategy` are None if the driver decides. `policy` is what the config document says, `divided` what it
     leaves to the plugins of others. `customary`: classes do not count, and the resources are those of the vendors' own plugins.
     """
@@ -104,16 +101,14 @@ class PluginSettings:
     customary: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
+class LogSettings(Struct, frozen=True):
     """The lowest level that is logged, and the format of the lines ("json" or "console")."""
 
     level: str
     format: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeWriteSettings:
+class NodeWriteSettings(Struct, frozen=True):
     """What the driver writes about its Node: labels, with their aliases, the condition, and the taint that it removes ("" for none)."""
 
     labels: str = "nfd"
@@ -123,8 +118,7 @@ class NodeWriteSettings:
     startup_taint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """All settings of `dra-driver run`. Only `load` makes this object, so every value has been checked.
 
     `notes` are for the log: what the admin should change before the next version.

@@ -8,8 +8,10 @@ requests. Labels of nodes that are about devices become selectors of these reque
 import copy
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
@@ -45,8 +47,7 @@ _RUNTIME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(Struct, frozen=True):
     """The objects in place of one: claims and templates first. `notes` become comments; `left` stays as it was."""
 
     title: str
@@ -60,8 +61,7 @@ class Converted:
         return len(self.documents) > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One request of a pod, and the container that has its devices."""
 
     name: str
@@ -70,8 +70,7 @@ class Asked:
     wanted: Wanted
 
 
-@dataclass(slots=True)
-class _Pod:
+class _Pod(Struct):
     """A pod while its containers are converted."""
 
     choice: Choice
@@ -285,8 +284,7 @@ def _remove(resources: Object, name: str) -> None:
                 del resources[part]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """An entry of the pod's spec.resourceClaims, and the object that it names."""
 
     entry: str

@@ -8,7 +8,8 @@ can say: such labels stay where they are.
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.convert.resources import NotConverted
 from dra_driver.model.names import (
@@ -35,8 +36,7 @@ _VENDORS = ("nvidia", "amd", "intel", "habana")
 _SUFFIX = re.compile(r"-(SHARED|MIG-.+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """What a node selector or an affinity asks of one label."""
 
     key: str
@@ -49,16 +49,14 @@ class Condition:
         return f"{self.key} {self.operator} {', '.join(self.values)}".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Struct, frozen=True):
     """The selector for a condition; "" if the claim needs none because the label is true of every node with such a device."""
 
     expression: str
     vendor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     condition: Condition
     driver: str
     products: Collection[str]

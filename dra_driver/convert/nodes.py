@@ -3,8 +3,9 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from dra_driver.convert.labels import Condition, selector
 from dra_driver.convert.resources import NotConverted, Wanted
@@ -36,16 +37,14 @@ def partition_of(spec: Object) -> str:
     return profile
 
 
-@dataclass(slots=True)
-class ChoiceOfNodes:
+class ChoiceOfNodes(Struct):
     """The selectors for each request, and what stays."""
 
     selectors: list[list[str]]
     left: list[NotConverted] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Requests:
+class _Requests(Struct, frozen=True):
     wanted: Sequence[Wanted]
     products: Collection[str]
 

@@ -7,7 +7,9 @@ chart installs; both can be chosen.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.model.names import DOMAIN
@@ -21,16 +23,14 @@ _NANO = 10**9
 _MEDIA = re.compile(r"\.(me|me\.all|gfx)(?=$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """What the user chose instead of the usual: a class for all requests, and the driver whose attributes the selectors read."""
 
     device_class: str = ""
     driver: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A request: its class, the driver and vendor of its devices, its selectors, and the capacity that a share needs.
 
     `is_part`: the devices are parts of a GPU. `shared`: the resource was a share of a device, so that all pods of the workload use one claim. `notes` say what differs.
@@ -47,8 +47,7 @@ class Wanted:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotConverted:
+class NotConverted(Struct, frozen=True):
     """Why something stays as it is, and what to do."""
 
     what: str

@@ -8,9 +8,9 @@ those that it calls for a part: `publishing.py`, `foreign.py`, `plugin_path.py`,
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.config.settings import Settings
@@ -67,8 +67,7 @@ FETCHERS = 8
 WORKERS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Daemon:
+class Daemon(Struct, frozen=True):
     """The parts that `lifecycle` starts and stops.
 
     `threads` maps the name of a thread to the loop that it runs. Shutdown calls these functions in this order: `close_connections`

@@ -5,9 +5,9 @@ The class has the name of `kubelet.Dependencies`, which has the same purpose in 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.backends.base import Backend, config_kinds_of
@@ -57,8 +57,7 @@ def pod_cgroups(settings: Settings) -> PodCgroups:
     return PodCgroups(settings.cgroup_root, own_pod=PodUid(own) if own else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
+class Dependencies(Struct, frozen=True):
     """The objects that all services share. `make_dependencies` makes them once, before any thread starts."""
 
     settings: Settings

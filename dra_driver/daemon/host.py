@@ -9,10 +9,11 @@ import os
 import stat
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatch
 from itertools import chain, islice
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.hardware.tree import Tree
 from dra_driver.config.settings import KubeletSettings, Settings

@@ -2,15 +2,15 @@
 """Which path does an HTTP/1 request ask for, and how is a response formatted? Only as much as probes and metrics need. Pure."""
 
 import re
-from dataclasses import dataclass
 from http import HTTPStatus
+
+from msgspec import Struct
 
 _REQUEST = re.compile(rb"(?P<method>[A-Z]+) (?P<path>/[^ ?]*)(\?[^ ]*)? HTTP/1\.[01]")
 PLAIN = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """Status code, body and content type of one HTTP response."""
 
     status: int

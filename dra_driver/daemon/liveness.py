@@ -10,8 +10,9 @@ then requests again. Hardware that hangs is no reason for a restart either: the 
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Event, Lock
+
+from msgspec import Struct
 
 from dra_driver.kubelet.calls import LONGEST_CALL_SECONDS, CallCounts
 
@@ -22,8 +23,7 @@ STALE_SECONDS = 60.0  # a check takes at most four seconds: two sockets, two sec
 NOT_YET = "the driver does not serve its sockets yet"
 
 
-@dataclass(frozen=True, slots=True)
-class SelfCheck:
+class SelfCheck(Struct, frozen=True):
     """The problems found by one check. `at` is its time in seconds of the monotonic clock."""
 
     at: float

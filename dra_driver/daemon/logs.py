@@ -6,10 +6,10 @@ Services report typed events (`model/events.py`). This module decides the name a
 
 import logging
 import sys
-from dataclasses import fields
 from typing import assert_never
 
 import structlog
+from msgspec.structs import fields
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from dra_driver.model.claim import ClaimRef

@@ -7,9 +7,11 @@ transaction.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.backends.base import Backend
 from dra_driver.backends.recording import Snapshot, is_recordable, take
@@ -46,8 +48,7 @@ from dra_driver.planning.unprepare import still_used
 from dra_driver.services.cleanup import CleanupParts
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmedUnused:
+class ConfirmedUnused(Struct, frozen=True):
     """A held claim whose devices an admin confirmed to be unused.
 
     `still_waits_for` says why the driver itself would not release the devices yet; "" if it would.
@@ -58,8 +59,7 @@ class ConfirmedUnused:
     still_waits_for: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFound:
+class NodeFound(Struct, frozen=True):
     """The results that `dra-driver devices` shows: scanned devices, claims in the state file, refused attributes, device plugins.
 
     `backends` are the names of the backends, and `failures` has a sentence for each one that could not be used.

@@ -4,9 +4,9 @@
 The parts that offer devices ask `choice`, and are woken when it changes.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from threading import Event, Lock
 
 from dra_driver.errors import DriverError
@@ -120,7 +120,7 @@ class PathWatch:
             for device in inventory.devices
             if device.name in owned or device.name not in others
         )
-        return replace(inventory, devices=kept)
+        return dataclasses.replace(inventory, devices=kept)
 
     def _found_facts(self) -> PathFacts:
         now = self._clock()

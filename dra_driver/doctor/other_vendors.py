@@ -8,7 +8,8 @@ _ib) are bound to no PCI device.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.doctor.findings import Finding, finding, fine
 from dra_driver.model.host import Accelerator, PlaceKind
@@ -18,8 +19,7 @@ _FOR_OTHERS = 0o066
 """What a program that is not root needs of a device file: its group, or all, may read and write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vendor:
+class Vendor(Struct, frozen=True):
     """A vendor by its PCI ID, the base classes of its accelerators, the kernel drivers that they can have, the folders of sysfs that name
     device files with where these are, and files that all its devices share.
     """

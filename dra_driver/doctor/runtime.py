@@ -14,10 +14,11 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.doctor.findings import Finding, finding, fine, unknown
 from dra_driver.model.host import RuntimeAnswer, RuntimeOnHost
@@ -35,8 +36,7 @@ _BAD = ("problem", "warning")
 _PERHAPS = "a file that was not read may say otherwise"
 
 
-@dataclass(frozen=True, slots=True)
-class _Config:
+class _Config(Struct, frozen=True):
     """What the files of one runtime say: the last word on each. `cdi_in` and `folders_in` name the file that said it."""
 
     cdi: bool | None = None

@@ -6,9 +6,10 @@ first in the next round. In most cases one of the rounds succeeds. If none does,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.explain.explanation import Explanation, Limits
 from dra_driver.explain.outcome import Change, PodCount, Report
@@ -25,8 +26,7 @@ _ORDINALS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
+class _Left(Struct, frozen=True):
     """The first subject that did not get devices for all its pods.
 
     `place` is the number of the first pod without devices, from 1. `report` says why that pod got none.
@@ -37,8 +37,7 @@ class _Left:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
+class _Round(Struct, frozen=True):
     """The result of one order of the subjects: `fit` of the `wanted` pods fit."""
 
     fit: int
@@ -46,8 +45,7 @@ class _Round:
     left: _Left | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
+class _Served(Struct, frozen=True):
     """The result for one subject, and the cluster with its pods; `report` is about the first pod without devices, if there is one."""
 
     state: ClusterState

@@ -6,9 +6,9 @@ the changed claims that `explain` tries.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.explain.names import full_name
 from dra_driver.model.api.resource_claim import (
@@ -25,8 +25,7 @@ ALL = "All"
 Body = ExactDeviceRequest | DeviceSubRequest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClaimRequest:
+class ClaimRequest(Struct, frozen=True, eq=False):
     """A request, or an alternative of a request; `name` is "main" or "main/sub".
 
     `indices`: the index of the request in the claim, and the index of the alternative in the request (None: no alternative).

@@ -8,8 +8,10 @@ each of them it proposes one change, which removes all the reasons.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.misses import Miss, missed, relaxed
@@ -24,8 +26,7 @@ MOST_DEVICES = 50_000
 """The nodes are checked in order, until they have more devices than this together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Given:
+class _Given(Struct, frozen=True, eq=False):
     """A request with as many devices of a node as it needs: the devices with the fewest reasons against them."""
 
     explained: RequestExplained

@@ -7,9 +7,9 @@ to the conflict, and stays out. At the end the rest is a smallest set that does 
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import shown
@@ -25,8 +25,7 @@ _ONCE = "one request gets a device that can be shared only once: write a request
 Fits = Callable[[Sequence[ResourceClaim]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimPart:
+class ClaimPart(Struct, frozen=True):
     """One request or one constraint of one of the claims."""
 
     claim: int

@@ -11,9 +11,9 @@ the node have no device.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
@@ -28,8 +28,7 @@ from dra_driver.model.api.core import Node
 Signature = tuple[object, ...]
 
 
-@dataclass(slots=True)
-class EquivalentNodes:
+class EquivalentNodes(Struct):
     """Nodes that get the same answer, and the devices that the first of them can use."""
 
     nodes: list[Node]
@@ -41,8 +40,7 @@ class EquivalentNodes:
         return self.nodes[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """The `attributes` that constraints compare; `everything`: attributes are derived from any of them."""
 
     attributes: tuple[str, ...]

@@ -10,8 +10,9 @@ In five steps. Each step uses only the results of the steps before it:
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
 from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
@@ -40,8 +41,7 @@ from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.exit_codes import DONE
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The `node` that the report is about, "" for all nodes; `stop` returns True when no caller waits for the report any more.
 
     `added` is a node that the cluster does not have, and whose help is tried.

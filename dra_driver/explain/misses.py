@@ -2,7 +2,9 @@
 """How far is a device from a request? All reasons against it, weighed by what it costs to remove them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
@@ -12,8 +14,7 @@ from dra_driver.explain.selector_answers import RequestSelector
 from dra_driver.explain.verdict import CapacityTooSmall, SelectorFalse, Verdict
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Miss:
+class Miss(Struct, frozen=True, eq=False):
     """A device and all reasons against it.
 
     `parts` are the false conditions of the selectors. `foreign`: the selectors ask for another driver.

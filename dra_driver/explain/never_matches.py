@@ -3,7 +3,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
@@ -25,8 +26,7 @@ MOST_NAMES = 200
 _Key = tuple[str, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Blamed:
+class _Blamed(Struct, frozen=True):
     """A condition that is false for `count` devices; `false` has its text and the values of one of these devices."""
 
     selector: RequestSelector

@@ -6,8 +6,9 @@ only from a node that passes the pod's other filters (node selector, taints, ...
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.devices import SliceDevice
@@ -49,8 +50,7 @@ _OF_ONE_NODE = (HeldByClaim, CapacityConsumed, CountersUsedUp, Tainted, AllUnsat
 Kinds = tuple[object, ...]
 
 
-@dataclass(slots=True)
-class TriedNodes:
+class TriedNodes(Struct):
     """Equivalent nodes, the claims that were tried on one of them (`group.example`), and the result.
 
     `ruled_out` are reasons why no devices can be used there at all. `by_pod_reasons` groups the nodes by the reasons other than

@@ -7,9 +7,10 @@ that does not work is in no proposal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.capacity import permitted
@@ -49,8 +50,7 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.api.resource_slice import DeviceTaint
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
+class Proposal(Struct, frozen=True, eq=False):
     """A change of one request, of its class, or of both. `what` is its text, without the claims in `ended`.
 
     `claim` is the changed claim and `classes` are the changed classes; `ended` are the other claims ("namespace/name") that would
@@ -65,8 +65,7 @@ class Proposal:
     classes: Mapping[str, DeviceClass] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class Candidate(Struct, frozen=True, eq=False):
     """What `tried_changes` tries as one change: changed claims, by "namespace/name", changed classes, and claims to delete.
 
     `what`, `kind` and `cost` are without the claims in `ended`. `first` are the nodes to try first.
@@ -94,8 +93,7 @@ class Candidate:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Edit:
+class Edit(Struct, frozen=True, eq=False):
     """One change of a request, in words."""
 
     words: str

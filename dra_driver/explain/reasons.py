@@ -6,8 +6,9 @@ devices: it groups devices by their reason, and the device with the fewest reaso
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import Check, never
@@ -21,16 +22,14 @@ from dra_driver.explain.verdict import Verdict
 _Made = TypeVar("_Made")
 
 
-@dataclass(slots=True)
-class ReasonGroup:
+class ReasonGroup(Struct):
     """Devices with the same first reason (None: no reason against them)."""
 
     reason: Verdict | None
     devices: list[SliceDevice] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class DeviceKind:
+class DeviceKind(Struct):
     """Devices with the same answers of the selectors, and the same `others`: reasons against them other than selectors."""
 
     judgement: Judgement

@@ -5,13 +5,13 @@ The table in docs/pending.md is generated from these rows, and `dra-driver expla
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.explain import verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row of the table."""
 
     symptom: str

@@ -6,9 +6,10 @@ pods a node takes hardly depends on the other nodes, so the order hardly changes
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.used_resources import UsedResources
@@ -27,16 +28,14 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.cluster import ClusterState
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """A pod with its node, and the claims that were allocated for it."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(Struct, frozen=True):
     """`count` equal pods of a workload, with the numbers from `first`. If `first` is 0: one pod, which no workload makes."""
 
     pod: Pod

@@ -6,8 +6,9 @@ A selector can read the driver, the attributes and the capacity of a device. Dev
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import Cancelled, Check, never
@@ -39,8 +40,7 @@ def _source(device_class: str) -> str:
     return f"class {device_class}" if device_class else "request"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestSelector:
+class RequestSelector(Struct, frozen=True, eq=False):
     """A selector that the devices of a request must match: selector number `index` of `device_class`; of the request if that is ""."""
 
     device_class: str
@@ -58,8 +58,7 @@ class RequestSelector:
         return _source(self.device_class)
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The selectors' answers for a device. `parts` are all false conditions; `proposals` uses them to propose changes.
 
     `failing` are the conditions with a run-time error. The search stops with this error when it comes to the device. `unanswered`: a

@@ -2,10 +2,11 @@
 """How are the selectors of a request and of its class written anew, so that a device matches them, or no device ends in an error?"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
 from dra_driver.cel.reasons.paths import DevicePath
@@ -17,8 +18,7 @@ from dra_driver.model.api.resource_claim import CELDeviceSelector, DeviceClass, 
 Failing = tuple[RequestSelector, FailingCondition]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rewritten:
+class Rewritten(Struct, frozen=True, eq=False):
     """The new texts of some selectors, and the `words` about each change; a selector with the text "" is left out."""
 
     words: Mapping[RequestSelector, Sequence[str]]

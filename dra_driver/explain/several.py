@@ -7,9 +7,9 @@ same answer, and are explained once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.errors import DriverError
 from dra_driver.explain.explanation import Limits
@@ -43,8 +43,7 @@ from dra_driver.model.cluster import POD_SCHEDULED, ClusterState
 NO_TIME = "the time was over before this pod was looked at"
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """The answer about one subject: its reports, and a sentence about the subject as a whole."""
 
     reports: tuple[Report, ...]

@@ -2,7 +2,8 @@
 """What would the scheduler answer for these claims on one node? The allocator runs, and its errors become a TrialResult."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.failures import (
@@ -15,8 +16,7 @@ from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_claim import AllocationResult, ResourceClaim
 
 
-@dataclass(frozen=True, slots=True)
-class TrialResult:
+class TrialResult(Struct, frozen=True):
     """If the claims fit: `results`, one for each claim; else `error`. `cancelled`: the search was stopped before it had an answer.
 
     `failure` is the type of an error that stops the pod on all nodes. `too_many` is the number of devices that a claim asks for,

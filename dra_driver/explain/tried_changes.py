@@ -6,11 +6,11 @@ of another kind.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from heapq import nsmallest
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.similar import likely

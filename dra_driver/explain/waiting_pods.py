@@ -8,7 +8,8 @@ of its pods, and a Job the name of its CronJob and a number.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.facts.pod_requests import may_be_devices, pod_requests
@@ -22,8 +23,7 @@ from dra_driver.model.cluster import ClusterState
 HASH_LABEL = "pod-template-hash"
 
 
-@dataclass(frozen=True, slots=True)
-class PodsOf:
+class PodsOf(Struct, frozen=True):
     """The pods that wait for a node, and a sentence about all pods.
 
     `lacking` says why pods are missing, if they are. It is "" if they come by themselves, which `later` says.

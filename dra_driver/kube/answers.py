@@ -6,8 +6,8 @@ becomes `unusable`: the driver refuses to prepare it. Its identity, devices and 
 need only these, and they must work for every claim: anybody may create an unreadable claim under the name of one that is gone.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -44,7 +44,7 @@ def read_claim(call: ApiCall, body: bytes, wire: Wire, driver: DriverName) -> Cl
     claim = claim_for_driver(call, found, wire, driver)
     for config in claim.configs:
         if why := _unreadable(found, config):
-            return replace(claim, unusable=str(malformed(call, why)))
+            return dataclasses.replace(claim, unusable=str(malformed(call, why)))
     return claim
 
 
@@ -52,7 +52,7 @@ def claim_for_driver(call: ApiCall, found: Found, wire: Wire, driver: DriverName
     """The claim, with the configuration of this driver only; parameters that cannot be read are empty. Raises Malformed."""
     claim = load_whole(call, found, partial(as_claim, wire))
     own = tuple(config for config in claim.configs if config.driver == driver)
-    return replace(claim, configs=own)
+    return dataclasses.replace(claim, configs=own)
 
 
 def load_whole(

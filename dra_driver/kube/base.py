@@ -6,9 +6,10 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Event
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.api.resource_claim import AllocatedDeviceStatus, DeviceClass
@@ -73,8 +74,7 @@ OF_THE_OBJECT = (Malformed, TooLarge)
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
-@dataclass(frozen=True, slots=True)
-class SliceEvent:
+class SliceEvent(Struct, frozen=True):
     """One change that a watch reports. A "BOOKMARK" has no slice, only a newer resourceVersion."""
 
     type: EventType
@@ -82,24 +82,21 @@ class SliceEvent:
     slice: StoredSlice | None
 
 
-@dataclass(frozen=True, slots=True)
-class SliceList:
+class SliceList(Struct, frozen=True):
     """All slices of this driver on this node. A watch from `resource_version` reports every later change."""
 
     resource_version: str
     slices: tuple[StoredSlice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFound:
+class ClaimFound(Struct, frozen=True):
     """The claim of one namespace and name, or None. A watch from `resource_version` reports every later change."""
 
     resource_version: str
     claim: Claim | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimEvent:
+class ClaimEvent(Struct, frozen=True):
     """One change of one claim. With "DELETED" `claim` is its last state; a "BOOKMARK" has no claim."""
 
     type: EventType
@@ -107,8 +104,7 @@ class ClaimEvent:
     claim: Claim | None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
+class NodeEvent(Struct, frozen=True):
     """An Event on the Node object. `reason` is CamelCase; the first 1024 bytes of `message` are sent."""
 
     type: Literal["Normal", "Warning"]

@@ -6,13 +6,13 @@ selector limits both requests to one object.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import Event
 from typing import Any
 from urllib.parse import quote
 
 import urllib3
+from msgspec import Struct
 
 from dra_driver.kube.answers import as_claim, loaded
 from dra_driver.kube.base import ClaimEvent, ClaimFound
@@ -25,8 +25,7 @@ from dra_driver.kube.watch import SILENT_WATCH_SECONDS, read_event, read_lines
 from dra_driver.model.claim import ClaimRef
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimDoor:
+class ClaimDoor(Struct, frozen=True):
     """The list and the watch of one claim, in one version of the API."""
 
     transport: Transport

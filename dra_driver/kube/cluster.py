@@ -9,12 +9,12 @@ error is an API server that cannot be reached at all, or not any more.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import (
@@ -68,8 +68,7 @@ _GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$'
 Listed = TypeVar("Listed", bound=ApiValue)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The namespace that the user asks about, if it is one; and the kinds of workloads that are read there, with what makes their pods."""
 
     namespace: str = ""

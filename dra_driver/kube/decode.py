@@ -8,10 +8,10 @@ reports what it left out and where; `read_page` first splits a list into its ite
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.kube.opaque import DEEPEST, MARK, OPAQUE, marked, taken_out
 from dra_driver.kube.scan import NotJson, elements, members
@@ -24,8 +24,7 @@ _SHOWN_CHARACTERS = 253  # the longest name
 _UNKNOWN = "?"
 
 
-@dataclass(frozen=True, slots=True)
-class Defect:
+class Defect(Struct, frozen=True):
     """A value that could not be decoded, its path ("status", "allocation", "devices", "config", "3", …) and the reason."""
 
     path: tuple[str, ...]
@@ -40,8 +39,7 @@ class Defect:
         return f"{'.'.join(self.path) or 'it'} cannot be read ({self.why})"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A decoded object. Each value that could not be decoded is None in `content`, and listed in `defects`."""
 
     content: Object
@@ -56,8 +54,7 @@ class Found:
         return Identity(*(_shown(text) if isinstance(text, str) else "" for text in texts))
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """Which object this is, as far as its bytes tell. The texts are escaped and cut: they may be hostile."""
 
     namespace: str = ""
@@ -75,8 +72,7 @@ class Identity:
         return f"{named} (uid {self.uid})" if self.uid else named
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """One page of a list: its items, not decoded yet, its resource version, and the token for the next page."""
 
     items: tuple[bytes, ...]

@@ -6,8 +6,9 @@ the group answers 404.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from dra_driver.kube.base import NotServed
 from dra_driver.kube.wire import objects
@@ -18,8 +19,7 @@ from dra_driver.model.api.resource_slice import ResourceSliceSpec
 DISCOVERY_PATH = f"/apis/{GROUP}"
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(Struct, frozen=True):
     """One version of resource.k8s.io: its path, and how its objects are read and written."""
 
     version: str

@@ -7,10 +7,11 @@ server deletes Events after an hour; the driver's log has them all.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct
 
 from dra_driver.kube.base import NodeEvent
 from dra_driver.model.ids import DriverName, NodeName
@@ -47,8 +48,7 @@ class Repeats:
             self._written.pop(event, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Reporter:
+class Reporter(Struct, frozen=True):
     """The driver that writes an Event, and the Node that it is about."""
 
     driver: DriverName

@@ -6,10 +6,10 @@ characters of the server's answer. Requests are never quoted, so no credentials 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 
 import urllib3
+from msgspec import Struct
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import (
@@ -37,8 +37,7 @@ RETRIED_STATUSES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
+class ApiCall(Struct, frozen=True):
     """One request in the terms of RBAC (verb, resource, name) and its server, for messages."""
 
     verb: str
@@ -51,8 +50,7 @@ class ApiCall:
         return f"{what} at {self.server}"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The server's answer to a request that failed. `kind` is the Status's `details.kind`; a 404 without it means that the path is not served."""
 
     code: int

@@ -9,12 +9,12 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+from msgspec import Struct
 
 from dra_driver.errors import Fatal
 from dra_driver.kube.connection import (
@@ -31,8 +31,7 @@ from dra_driver.kube.login import login
 PROXY_SCHEMES = ("http", "https")
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(Struct, frozen=True):
     """One context of one file. `namespace` is its default namespace, or empty. `credentials` makes them, given a clock.
 
     `program` is what they start to log in (`exec`); "" for all other credentials.

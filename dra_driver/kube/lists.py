@@ -10,7 +10,9 @@ Each item is decoded by itself when it is needed. An item that cannot be read is
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.kube.base import TooLarge
 from dra_driver.kube.decode import (
@@ -33,8 +35,7 @@ PAGE_BYTES = 2 * 1024 * 1024
 LARGEST_PAGE_BYTES = 2 * PAGE_BYTES
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(Struct):
     """One list. Iterate over `objects` once; `resource_version` is known after the first object."""
 
     transport: Transport

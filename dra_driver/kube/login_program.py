@@ -12,8 +12,9 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 ANSWER_SECONDS = 300.0
 """A person may log in with a browser meanwhile."""
@@ -32,8 +33,7 @@ class Stopped(Exception):
         self.said = said
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """`answer` is its stdout, `said` its stderr; None if a person has seen it on the terminal."""
 
     code: int

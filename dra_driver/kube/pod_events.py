@@ -7,12 +7,12 @@ time, finds that it was said: the API server refuses a second object of this nam
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver import PROJECT
 from dra_driver.kube.base import Expired, NameTaken
@@ -51,8 +51,7 @@ class _Event(ApiValue, frozen=True):
 learn(_Event)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """An Event that the API server has: its name, the pod's UID, what it says, when last (UTC), and how often so far."""
 
     name: str

@@ -2,10 +2,11 @@
 """How does this driver write a ResourceSlice, and where does a stored one differ from that?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.kube.discovery import Wire
 from dra_driver.kube.wire.unlike import find_unlike
@@ -16,8 +17,7 @@ from dra_driver.model.slices import SliceHolder, StoredSlice
 Object = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(Struct, frozen=True):
     """The driver and the Node that a slice belongs to. `node_uid` is "" if the Node could not be read; then owner UIDs are not compared."""
 
     driver: DriverName

@@ -16,7 +16,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from threading import Event, Lock
 from typing import Any
@@ -24,6 +23,8 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
 import urllib3
+from msgspec import Struct
+from msgspec.structs import replace
 from urllib3.connection import HTTPConnection
 
 from dra_driver import PROJECT, __version__
@@ -66,8 +67,7 @@ _KEEPALIVE = (
 _jitter = random.SystemRandom().uniform
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """One request: its name in messages (`call`), what is sent, and how large the answer may be."""
 
     call: ApiCall

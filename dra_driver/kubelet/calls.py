@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
+
+from msgspec import Struct
 
 from dra_driver.errors import Temporary
 from dra_driver.services.execute import CALL_SECONDS
@@ -33,8 +34,7 @@ LAST_SECONDS = 1.0
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class CallCounts:
+class CallCounts(Struct, frozen=True):
     """How many calls of one kind are working and waiting now.
 
     `moved_at` is the time when a worker last began or ended a call, in seconds of the monotonic clock.

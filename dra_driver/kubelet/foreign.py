@@ -11,10 +11,10 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
+from msgspec import Struct
 
 from dra_driver.kubelet.pb import pluginregistration_v1_pb2 as pb
 from dra_driver.model.ids import DriverName
@@ -26,8 +26,7 @@ _SHOWN_CHARACTERS = 120  # a socket's path has at most 107 bytes
 _CREDENTIALS = struct.Struct("3i")
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignPlugin:
+class ForeignPlugin(Struct, frozen=True):
     """A plugin with our driver name that is not a process of this driver. `process` is its process ID, or 0 if unknown."""
 
     socket: Path

@@ -2,11 +2,11 @@
 """The driver's two sockets as one object: the DRA socket with all its services, and the registration socket."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
 import grpc
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.kubelet.calls import OPEN_LIMIT, CallCounts
@@ -29,8 +29,7 @@ _PROBE_SECONDS = 2.0
 _ENSURE_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletSockets:
+class KubeletSockets(Struct, frozen=True):
     """The paths of the DRA socket (`endpoint`) and of the registration socket."""
 
     endpoint: Path

@@ -7,13 +7,13 @@ The services need no generated gRPC code: `unary`, `stream` and `service` make t
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import blake2s
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
 import grpc
+from msgspec import Struct
 
 from dra_driver.errors import Fatal
 
@@ -148,8 +148,7 @@ class SocketServer:
         return running
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """A running gRPC server. `inode` identifies its socket file, whose path another process may have taken over."""
 
     server: grpc.Server

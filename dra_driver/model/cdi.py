@@ -9,11 +9,11 @@ Source: CNCF container-device-interface, SPEC.md and MinimumRequiredVersion.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+from msgspec import Struct, field
 
 _KIND = re.compile(
     r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
@@ -26,8 +26,7 @@ _COMMON = ("deviceNodes", "mounts", "hooks")
 _Edits = dict[str, list[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNode:
+class DeviceNode(Struct, frozen=True):
     """A device file that the container gets.
 
     With `major` and `minor` the file need not exist on the host. Without them the runtime takes both from the host's file of
@@ -66,8 +65,7 @@ class DeviceNode:
         return fields | {key: value for key, value in optional.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """A bind mount of a host path. Only a backend chooses the path, never a claim: the author of a claim must not mount host files."""
 
     host_path: str
@@ -83,8 +81,7 @@ class Mount:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A program of the host that the runtime runs at one moment of a container's life, with the rights of root on the node.
 
     `name` is the moment, such as "createContainer". `args` includes the program's name, as in OCI.
@@ -103,8 +100,7 @@ class Hook:
         return {key: value for key, value in {**fields, **lists}.items() if value not in (None, [])}
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEdits:
+class ContainerEdits(Struct, frozen=True):
     """What changes in a container: variables (name to value), device files, mounts, hooks, and groups that its processes join
     (`additional_gids`, for device files that only a group may open).
 
@@ -151,8 +147,7 @@ class ContainerEdits:
         return {key: value for key, value in lists.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class CdiDevice:
+class CdiDevice(Struct, frozen=True):
     """One device of a document; its full name is `kind=name`."""
 
     name: str
@@ -169,8 +164,7 @@ class CdiDevice:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class CdiSpec:
+class CdiSpec(Struct, frozen=True):
     """A CDI document. `kind` is "vendor/class".
 
     A container that gets several devices of the document gets the edits of each of them. A runtime replaces a variable, a device

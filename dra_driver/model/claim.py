@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from dra_driver.model.api.resource_claim import (
     AllocatedDeviceStatus,
     DeviceRequestAllocationResult,
@@ -24,8 +26,7 @@ PLUGIN_UID_PREFIX = "plugin-"
 """Of the UID of a row in the state that belongs to an Allocate call of the device plugin API, and not to a ResourceClaim."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ClaimRef:
+class ClaimRef(Struct, frozen=True, order=True):
     """The identity of a claim, as the kubelet sends it. A claim that was deleted and created again has another `uid`."""
 
     namespace: str
@@ -61,8 +62,7 @@ def base_request(result: DeviceRequestAllocationResult) -> str:
     return result.request.partition("/")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class OpaqueConfig:
+class OpaqueConfig(Struct, frozen=True):
     """One entry of `status.allocation.devices.config`, not yet decoded.
 
     If `requests` is empty, the entry applies to all requests. The name of a request includes its subrequests. `index` is the
@@ -108,8 +108,7 @@ class Claim:
     statuses: tuple[AllocatedDeviceStatus, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceConfig:
+class DeviceConfig(Struct, frozen=True):
     """The decoded configuration of one device in one claim.
 
     `value` is the structure that the backend declares for this apiVersion and kind. Without any configuration all three are empty.

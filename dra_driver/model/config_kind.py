@@ -2,15 +2,14 @@
 """A kind of configuration that a claim or a DeviceClass can have for the devices of a backend."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.model.claim import DeviceConfig
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKind:
+class ConfigKind(Struct, frozen=True):
     """A kind of opaque configuration.
 
     `structure` has the fields of `opaque.parameters` besides apiVersion and kind. `default` is what a device gets if no claim or class

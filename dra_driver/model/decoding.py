@@ -8,20 +8,18 @@ the value, and returns either the structure or all mistakes, each with the path 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 MOST_MISTAKES = 10
 _SHOWN_CHARACTERS = 80
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """The path of a wrong field, and what is wrong with it: what was found, and what it must be."""
 
     path: str

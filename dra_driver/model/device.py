@@ -2,9 +2,8 @@
 """A device as a backend finds it: its fields in the API, and what a container needs to use it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 from dra_driver.model.config_kind import ConfigKind
@@ -14,8 +13,7 @@ from dra_driver.model.lease import Hardware
 from dra_driver.model.quantity import Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """A version attribute, with the text that the hardware reports.
 
     The API accepts strict semantic versions only. `dra_driver.planning.slices` checks the text before publication: if it is wrong,
@@ -28,8 +26,7 @@ class Version:
 AttributeValue = bool | int | str | Version
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatableDevice:
+class AllocatableDevice(Struct, frozen=True):
     """One device of this node.
 
     `api` is the device as it shall be in the ResourceSlice, with any field of the API. Its name is a DNS label and must be the same

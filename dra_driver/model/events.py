@@ -2,15 +2,15 @@
 """Events of the driver, as values. Services report them to an observer; the log and the metrics are observers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.slices import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimPrepared:
+class ClaimPrepared(Struct, frozen=True):
     """The end of NodePrepareResources for one claim; `error` is empty if it succeeded."""
 
     claim: ClaimRef
@@ -18,8 +18,7 @@ class ClaimPrepared:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimUnprepared:
+class ClaimUnprepared(Struct, frozen=True):
     """The end of NodeUnprepareResources for one claim; `error` is empty if it succeeded. The devices may still be held."""
 
     claim: ClaimRef
@@ -27,16 +26,14 @@ class ClaimUnprepared:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkEnded:
+class WorkEnded(Struct, frozen=True):
     """Work on a claim's devices ended after its call had been answered; `error` is empty if the work succeeded."""
 
     claim: ClaimRef
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DevicesHeld:
+class DevicesHeld(Struct, frozen=True):
     """A claim is not needed any more, but its devices are held: no other claim gets them yet. `reason` says why."""
 
     claim: ClaimRef
@@ -44,8 +41,7 @@ class DevicesHeld:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StillHeld:
+class StillHeld(Struct, frozen=True):
     """Devices have been held so long that an admin should look at the node."""
 
     claim: ClaimRef
@@ -54,8 +50,7 @@ class StillHeld:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DevicesFreed:
+class DevicesFreed(Struct, frozen=True):
     """The devices of a claim became free outside an unprepare call. `held_since` is empty if they were not held before."""
 
     claim: ClaimRef
@@ -63,15 +58,13 @@ class DevicesFreed:
     held_since: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldCounted:
+class HeldCounted(Struct, frozen=True):
     """The number of claims whose devices are held; reported when it changes."""
 
     claims: int
 
 
-@dataclass(frozen=True, slots=True)
-class SecondOwnerRefused:
+class SecondOwnerRefused(Struct, frozen=True):
     """A claim was refused: the scheduler allocated a device to it that another claim owns on this node."""
 
     claim: ClaimRef
@@ -80,8 +73,7 @@ class SecondOwnerRefused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnitsAllocated:
+class UnitsAllocated(Struct, frozen=True):
     """The end of an Allocate call of the device plugin API; `error` is empty if it succeeded. `units` are the IDs that the kubelet chose."""
 
     row: ClaimRef
@@ -90,8 +82,7 @@ class UnitsAllocated:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitsIdentified:
+class UnitsIdentified(Struct, frozen=True):
     """The kubelet's checkpoint has told which pod has the units of an Allocate call."""
 
     row: ClaimRef
@@ -99,16 +90,14 @@ class UnitsIdentified:
     container: str
 
 
-@dataclass(frozen=True, slots=True)
-class PathChosen:
+class PathChosen(Struct, frozen=True):
     """Through which API the driver offers its devices from now on ("dra", "device-plugin"), and why."""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceProblem:
+class ResourceProblem(Struct, frozen=True):
     """A part of the configuration of extended resources that the driver cannot use; everything else goes on."""
 
     where: str
@@ -116,23 +105,20 @@ class ResourceProblem:
     next_step: str
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupsNotFound:
+class CgroupsNotFound(Struct, frozen=True):
     """The driver cannot find the cgroups of pods. So it can never prove that a pod has ended, and devices stay held."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceStatusForbidden:
+class DeviceStatusForbidden(Struct, frozen=True):
     """The API server does not let the driver write status.devices of a claim. Reported once, until a write succeeds."""
 
     claim: ClaimRef
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLabelsWritten:
+class NodeLabelsWritten(Struct, frozen=True):
     """The driver wrote labels of its Node, or the feature file with them. It now has `labels` of them."""
 
     labels: int
@@ -140,8 +126,7 @@ class NodeLabelsWritten:
     removed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeConditionWritten:
+class NodeConditionWritten(Struct, frozen=True):
     """The condition DevicesReady of the Node says something else from now on."""
 
     ready: bool
@@ -149,70 +134,61 @@ class NodeConditionWritten:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartupTaintRemoved:
+class StartupTaintRemoved(Struct, frozen=True):
     """The devices are ready, so the driver took the taint off its Node that kept pods away until then."""
 
     taint: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeWriteForbidden:
+class NodeWriteForbidden(Struct, frozen=True):
     """The API server does not let the driver write `what` of its Node. Reported once, until a write succeeds."""
 
     what: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SliceWritten:
+class SliceWritten(Struct, frozen=True):
     """The API server accepted one write of a ResourceSlice."""
 
     name: str
     action: Literal["create", "update", "delete"]
 
 
-@dataclass(frozen=True, slots=True)
-class SliceLost:
+class SliceLost(Struct, frozen=True):
     """Somebody else deleted a slice of this driver. The driver writes it again after `delay_seconds`."""
 
     name: str
     delay_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PublishFailed:
+class PublishFailed(Struct, frozen=True):
     """The slices could not be updated. The driver tries again after `delay_seconds`."""
 
     reason: str
     delay_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """The slices at the API server are up to date: `devices` devices in `slices` slices."""
 
     devices: int
     slices: int
 
 
-@dataclass(frozen=True, slots=True)
-class PublicationProblem:
+class PublicationProblem(Struct, frozen=True):
     """Part of a device was left out of the slices."""
 
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
-class FieldsDropped:
+class FieldsDropped(Struct, frozen=True):
     """The API server stored something else than the driver wrote. For example, it drops a field whose feature gate is off."""
 
     name: str
     fields: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NameEvaded:
+class NameEvaded(Struct, frozen=True):
     """An object of somebody else has the name of a slice; `found` describes it. The driver uses the name `instead`."""
 
     name: str
@@ -220,8 +196,7 @@ class NameEvaded:
     instead: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceVanished:
+class DeviceVanished(Struct, frozen=True):
     """The scan does not find a device any more. `kept`: a claim still owns it, so it stays in its slice, with a taint."""
 
     device: str
@@ -231,8 +206,7 @@ class DeviceVanished:
 HealthWord = Literal["healthy", "unhealthy", "unknown", "gone", ""]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceHealthChanged:
+class DeviceHealthChanged(Struct, frozen=True):
     """A scan found another health of a device than the scan before. `before` is empty for a device that is new."""
 
     device: str
@@ -241,8 +215,7 @@ class DeviceHealthChanged:
     before: HealthWord = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceErrors:
+class DeviceErrors(Struct, frozen=True):
     """The hardware of a device reported an error of this name `count` times since the scan before."""
 
     device: str
@@ -250,16 +223,14 @@ class DeviceErrors:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNotClean:
+class DeviceNotClean(Struct, frozen=True):
     """No claim has the device, and something uses it: `found` says what. From now on it has a taint."""
 
     device: str
     found: str
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """The recovery made the state and the CDI files agree; the fields count what it did."""
 
     rewritten: int
@@ -267,16 +238,14 @@ class Recovered:
     removed_files: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leading:
+class Leading(Struct, frozen=True):
     """This process became the leader, or it stands by and the process `leader` leads."""
 
     leads: bool
     leader: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectUnreadable:
+class ObjectUnreadable(Struct, frozen=True):
     """An object of the API server cannot be read, or only in part. Reported once for each object; `name` identifies it."""
 
     resource: str
@@ -284,8 +253,7 @@ class ObjectUnreadable:
     found: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApiAnswered:
+class ApiAnswered(Struct, frozen=True):
     """The end of one attempt at a request to the API server. `code` is the HTTP status, or "unreachable" if there was no answer."""
 
     verb: str
@@ -293,8 +261,7 @@ class ApiAnswered:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadFailed:
+class ThreadFailed(Struct, frozen=True):
     """A long-lived thread failed with an unexpected error. It runs again after `delay_seconds`; 0 means that it does not."""
 
     thread: str

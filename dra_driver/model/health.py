@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The health of a device, with the fields of the kubelet's DRAResourceHealth service."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from dra_driver.model.ids import DeviceName, PoolName
 
@@ -17,8 +19,7 @@ class HealthStatus(Enum):
     UNHEALTHY = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """A status, and a message that people see in the pod's status. A message that is too long is cut between two characters."""
 
     status: HealthStatus
@@ -26,15 +27,14 @@ class Health:
 
     def __post_init__(self) -> None:
         encoded = self.message.encode("utf-8", "replace")[:MESSAGE_LIMIT_BYTES]
-        object.__setattr__(self, "message", encoded.decode("utf-8", "ignore"))
+        force_setattr(self, "message", encoded.decode("utf-8", "ignore"))
 
 
 UNCHECKED = Health(HealthStatus.UNKNOWN, "nothing checks the health of this device")
 HEALTHY = Health(HealthStatus.HEALTHY)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceHealth:
+class DeviceHealth(Struct, frozen=True):
     """The health of a device as it is sent to the kubelet; `checked_at` is in Unix seconds."""
 
     pool: PoolName

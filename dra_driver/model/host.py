@@ -2,9 +2,10 @@
 """What a look at a node's host found, before anything is judged. Paths are the host's, wherever this process sees them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct, field
 
 
 class PlaceKind(Enum):
@@ -18,8 +19,7 @@ class PlaceKind(Enum):
     UNREADABLE = "something that cannot be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A path and what is there; `why` for one that is UNREADABLE."""
 
     path: str
@@ -27,16 +27,14 @@ class Place:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BusGpu:
+class BusGpu(Struct, frozen=True):
     """A GPU on the PCI bus, and the kernel driver that is bound to it; empty: none is."""
 
     address: str
     driver: str
 
 
-@dataclass(frozen=True, slots=True)
-class DriverOnHost:
+class DriverOnHost(Struct, frozen=True):
     """The kernel driver and the libraries of the GPUs. `problems` are sentences that say what is missing and what to do.
 
     `directories` are paths of device files that are directories. `missing` are device files that GPUs of the loaded driver lack.
@@ -51,8 +49,7 @@ class DriverOnHost:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Accelerator:
+class Accelerator(Struct, frozen=True):
     """An accelerator of another vendor on the PCI bus, its kernel driver ("" for none), and its device files with their modes."""
 
     vendor: str
@@ -61,8 +58,7 @@ class Accelerator:
     files: tuple[tuple[Place, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeAnswer:
+class RuntimeAnswer(Struct, frozen=True):
     """What a container runtime says over CRI. `config` is what it runs with, as it shows it; empty if it does not."""
 
     name: str
@@ -70,8 +66,7 @@ class RuntimeAnswer:
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeOnHost:
+class RuntimeOnHost(Struct, frozen=True):
     """Container runtimes: their sockets, the files of their configuration in the order in which they are read, and the endpoint that
     the kubelet uses, as far as a file says it. `unreadable` has a sentence for each file and socket that this user may not look at. `answers`
     has, by socket, what the runtimes say that could be asked.
@@ -87,8 +82,7 @@ class RuntimeOnHost:
     answers: Mapping[str, RuntimeAnswer] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CdiOnHost:
+class CdiOnHost(Struct, frozen=True):
     """The folders in which runtimes look for CDI files, the driver's own first, a sentence by path of each file that is no JSON object, and the
     files that this user may not read.
     """
@@ -98,8 +92,7 @@ class CdiOnHost:
     closed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletConfig:
+class KubeletConfig(Struct, frozen=True):
     """What the kubelet's configuration and arguments say: the socket of its container runtime ("" if they do not name it), and its feature
     gates, each with the file that said it last. `unreadable` has a sentence for each file that could not be read.
     """
@@ -109,8 +102,7 @@ class KubeletConfig:
     unreadable: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletOnHost:
+class KubeletOnHost(Struct, frozen=True):
     """What the kubelet's pod-resources socket answered (`resources`: devices of plugins; None with `unanswered`), the
     registration sockets of this driver with somebody who listens, those without, and plugins of others with its name. `closed` are the
     sockets that this user may not connect to.
@@ -125,8 +117,7 @@ class KubeletOnHost:
     closed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(Struct, frozen=True):
     """The file system of a folder: free bytes and files for everybody, all bytes, and whether it can be written."""
 
     path: str

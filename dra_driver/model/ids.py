@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types for names that must not be confused with each other; they are named as in the Kubernetes API."""
 
-from dataclasses import dataclass
 from typing import NewType
+
+from msgspec import Struct
 
 ClaimUid = NewType("ClaimUid", str)
 PodUid = NewType("PodUid", str)
@@ -19,8 +20,7 @@ UnitId = NewType("UnitId", str)
 NO_SHARE = ShareId("")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DeviceKey:
+class DeviceKey(Struct, frozen=True, order=True):
     """What a claim owns: a device of a pool, or one share of it.
 
     `share` is the share ID of a device that allows multiple allocations, else `NO_SHARE`. Two claims may own two shares of one

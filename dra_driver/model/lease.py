@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+from msgspec import Struct
+
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.ids import NO_SHARE, ClaimUid, DeviceName, ShareId
 
@@ -18,8 +20,7 @@ Piece = tuple[str, str]
 """A parent and one of its parts; the part "" is the whole parent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hardware:
+class Hardware(Struct, frozen=True):
     """Which physical resource is behind a device.
 
     `parent` identifies the whole resource on this node and never changes: the UUID or the PCI address of a GPU. `parts` are the parts of

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What remains on a node after the driver was uninstalled, if nobody removes it."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class LeftoverKind(Enum):
@@ -24,8 +25,7 @@ class LeftoverKind(Enum):
     DIRECTORY = "directory"
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """One thing that would remain; `name` is the path of a file or the name of an object."""
 
     kind: LeftoverKind
@@ -35,8 +35,7 @@ class Leftover:
         return f"{self.kind.value} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Others:
+class Others(Struct, frozen=True):
     """Files that stay, because the driver did not write them; they are in a directory that the driver uses too."""
 
     directory: str

@@ -6,7 +6,7 @@ module, and none depends on `--driver-name`: an admin writes one DeviceTaintRule
 `docs/reference/names.md` is generated from the tables. The names of attributes and capacities are in `model/vocabulary.py`.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 DOMAIN = "gpu.dra-driver.dev"
 """The domain of all names of this module, of the configuration kinds, and the default driver name."""
@@ -87,8 +87,7 @@ WAITING_FOR_DEVICES = "WaitingForDevices"
 """The only reason of Events on pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class FixedName:
+class FixedName(Struct, frozen=True):
     """One name, and what it means. A reserved name is not written by this release; no other meaning will be given to it."""
 
     name: str

@@ -6,11 +6,11 @@ HAMi, Volcano and NVIDIA (GPU Operator with KubeVirt, DRA driver).
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(Struct, frozen=True):
     """A resource of somebody else: what it is, and what a pod can ask for instead. `is_part`: it is a part of a GPU, so a whole one is something else."""
 
     what: str

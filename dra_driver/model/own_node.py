@@ -2,11 +2,11 @@
 """The Node object of this node, as far as the driver reads and writes it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCondition:
+class NodeCondition(Struct, frozen=True):
     """A condition in the Node's status, of the driver's own type. `since` is the time of its last change, `seen` that of its last write."""
 
     is_true: bool
@@ -21,8 +21,7 @@ class NodeCondition:
         return self.is_true, self.reason, self.message
 
 
-@dataclass(frozen=True, slots=True)
-class OwnNode:
+class OwnNode(Struct, frozen=True):
     """The Node of this driver. `owned` are the labels of which the API server says that this driver applied them."""
 
     uid: str

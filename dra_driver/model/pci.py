@@ -6,8 +6,9 @@ a reboot, and when another device is added or fails; a number in the order of a 
 """
 
 import re
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import DeviceName
@@ -18,8 +19,7 @@ _ADDRESS = re.compile(
 )  # a bus has 32 devices
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class PciAddress:
+class PciAddress(Struct, frozen=True, order=True):
     """Domain, bus, device and function. The text is as in sysfs and in `resource.kubernetes.io/pciBusID`: 0000:65:00.0."""
 
     domain: int

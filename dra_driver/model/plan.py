@@ -7,7 +7,7 @@ end. If the process dies between two steps, the state names everything that may 
 undo it.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceName
@@ -15,22 +15,19 @@ from dra_driver.model.lease import Lease
 from dra_driver.model.state import NOBODY_KNOWN, Held, PreparedClaim, PreparedDevice, Users
 
 
-@dataclass(frozen=True, slots=True)
-class MarkStarted:
+class MarkStarted(Struct, frozen=True):
     """Reserve the claim's devices, and store the leases that the next steps will set up. Commits."""
 
     claim: PreparedClaim
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigureDevice:
+class ConfigureDevice(Struct, frozen=True):
     """Let the backend set up a lease. It returns the container edits. It may take long and runs outside any transaction."""
 
     lease: Lease
 
 
-@dataclass(frozen=True, slots=True)
-class WriteCdiSpec:
+class WriteCdiSpec(Struct, frozen=True):
     """Write the CDI file of the claim, and before it the metadata files that it mounts (`dra_driver.model.metadata`)."""
 
     claim_uid: ClaimUid
@@ -38,8 +35,7 @@ class WriteCdiSpec:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkPrepared:
+class MarkPrepared(Struct, frozen=True):
     """Mark the claim Prepared: all devices are configured. Commits.
 
     `cdi_spec` is the text of the CDI file; "" leaves the text of the row as it is.
@@ -50,15 +46,13 @@ class MarkPrepared:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveCdiSpec:
+class RemoveCdiSpec(Struct, frozen=True):
     """Remove the CDI file of the claim, then its metadata files. A missing file is no error."""
 
     claim_uid: ClaimUid
 
 
-@dataclass(frozen=True, slots=True)
-class MarkHeld:
+class MarkHeld(Struct, frozen=True):
     """Mark the claim held: it is not needed any more, but its row still owns the devices. Commits.
 
     No prepare call is answered from a held row. `users` are pods of the claim that became known only now.
@@ -69,30 +63,26 @@ class MarkHeld:
     users: Users = NOBODY_KNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class ShowUnused:
+class ShowUnused(Struct, frozen=True):
     """Prove that no pod that used the claim has a process left on this node. Without the proof the plan ends here."""
 
     claim: PreparedClaim
 
 
-@dataclass(frozen=True, slots=True)
-class ResetDevice:
+class ResetDevice(Struct, frozen=True):
     """Let the backend undo ConfigureDevice. A lease that was never set up is no error. With `by_admin` a missing backend is none either."""
 
     lease: Lease
     by_admin: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MarkStartedAgain:
+class MarkStartedAgain(Struct, frozen=True):
     """Set the claim back to Started. Used after a reboot, when nothing exists any more that was made for the claim. Commits."""
 
     claim_uid: ClaimUid
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(Struct, frozen=True):
     """Delete the row of the claim, so that its devices are free. Commits."""
 
     claim_uid: ClaimUid
@@ -112,8 +102,7 @@ Step = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The steps for one claim, in order. `devices` is the answer to the kubelet after the last step.
 
     `pod_claim_name` is the name that a claim from a template has in its pod's spec.
@@ -125,15 +114,13 @@ class Plan:
     pod_claim_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a claim is not prepared: a sentence for the Events of the pod."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerConflict:
+class OwnerConflict(Struct, frozen=True):
     """A device of the claim has another owner: another claim, which may have ended already, or an earlier allocation of this claim."""
 
     claim: ClaimRef

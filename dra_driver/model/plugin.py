@@ -7,10 +7,12 @@ share of one: a replica, or an amount of memory.
 Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1.
 """
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from dra_driver.model.api.resource_claim import DeviceClass
 from dra_driver.model.cdi import DeviceNode, Mount
@@ -54,8 +56,7 @@ class Sharing(Enum):
     MEMORY = "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """One ID of a resource's list. `share` is NO_SHARE for a whole device.
 
     `amounts` is what the unit consumes of the device's capacity, as quantities by name; only units of memory have it.
@@ -67,7 +68,7 @@ class Unit:
     amounts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class PluginResource:
     """One extended resource of this node, in the order in which its units are preferred.
 
@@ -83,15 +84,14 @@ class PluginResource:
     configs: tuple[OpaqueConfig, ...] = ()
     refuses_several: bool = False
     packed: bool = False
-    by_id: Mapping[UnitId, Unit] = field(init=False, repr=False, compare=False)
+    by_id: Mapping[UnitId, Unit] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Once for each list: a call names a few of a thousand units.
         object.__setattr__(self, "by_id", {unit.id: unit for unit in self.units})
 
 
-@dataclass(frozen=True, slots=True)
-class ListedUnit:
+class ListedUnit(Struct, frozen=True):
     """A unit as ListAndWatch tells it to the kubelet, with the NUMA nodes of its device (empty: not known)."""
 
     id: UnitId
@@ -99,8 +99,7 @@ class ListedUnit:
     numa_nodes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerAnswer:
+class ContainerAnswer(Struct, frozen=True):
     """What Allocate tells the kubelet about a container: CDI names, or variables, device files and mounts, or annotations."""
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -120,8 +119,7 @@ class Strategy(Enum):
     CDI_ANNOTATIONS = "cdi-annotations"
 
 
-@dataclass(frozen=True, slots=True)
-class UnitsOfContainer:
+class UnitsOfContainer(Struct, frozen=True):
     """Units of one resource that the kubelet has given to a container of a pod, as its checkpoint has it."""
 
     pod: PodUid
@@ -130,8 +128,7 @@ class UnitsOfContainer:
     units: frozenset[UnitId]
 
 
-@dataclass(frozen=True, slots=True)
-class PodUnits:
+class PodUnits(Struct, frozen=True):
     """Units of one resource that a container of a pod has, as the kubelet's pod-resources list them: with names and without the UID."""
 
     namespace: str
@@ -141,16 +138,14 @@ class PodUnits:
     units: frozenset[UnitId]
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletCheckpoint:
+class KubeletCheckpoint(Struct, frozen=True):
     """The content of the kubelet's `kubelet_internal_checkpoint`. `registered` are the healthy units of each resource, as last written."""
 
     containers: tuple[UnitsOfContainer, ...] = ()
     registered: Mapping[ResourceName, frozenset[UnitId]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ClassSource:
+class ClassSource(Struct, frozen=True):
     """A DeviceClass whose devices are offered, and where it was read: "classes.yaml document 2", or "DeviceClass gpu of the cluster"."""
 
     device_class: DeviceClass

@@ -6,9 +6,10 @@ backend turns the latter into these values, so planning knows no vendor. None an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from dra_driver.model.ids import ResourceName
 from dra_driver.model.plugin import Path, Sharing, Strategy
@@ -24,8 +25,7 @@ class MigStrategy(Enum):
     MIXED = "mixed"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceChoice:
+class DeviceChoice(Struct, frozen=True):
     """Some devices of a resource: the first `count`, or those that are named.
 
     A name is a UUID, the index of a device ("0"), or of a device and of a part of it ("0:1").
@@ -35,8 +35,7 @@ class DeviceChoice:
     named: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SharingRule:
+class SharingRule(Struct, frozen=True):
     """How the devices of one resource are shared. Without `devices` the rule is for all; the others of the resource stay whole.
 
     `rename` is the resource under which the shares are listed; None: the same. With `refuses_several` a container may have one share only.
@@ -50,8 +49,7 @@ class SharingRule:
     devices: DeviceChoice | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRule:
+class ResourceRule(Struct, frozen=True):
     """The resource of the devices whose product (for `parts`: whose profile) fits the pattern. The first rule that fits counts.
 
     In a pattern `*` stands for any text, and what is before and after the pattern is free as well: "A100" fits each A100.
@@ -71,8 +69,7 @@ class ResourceRule:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class PluginPolicy:
+class PluginPolicy(Struct, frozen=True):
     """All that was said. `strategies` are allowed ways to a container, the best one first. `packed`: shares fill one device before the next.
 
     `paths` says for a DeviceClass or a resource, by its name, which API offers its devices.
@@ -99,8 +96,7 @@ class PluginPolicy:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BroughtPolicy:
+class BroughtPolicy(Struct, frozen=True):
     """What a vendor's own configuration says. `problems` are sentences about what does not count, `notes` about what needs nothing."""
 
     policy: PluginPolicy = field(default_factory=PluginPolicy)

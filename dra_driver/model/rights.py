@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rights at the API server, in the words of RBAC."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(Struct, frozen=True):
     """One verb on one resource; `namespace` is empty for all namespaces. A subresource is written "nodes/status"."""
 
     verb: str

@@ -2,9 +2,9 @@
 """ResourceSlices of this node: as they shall be, as they are stored, and the writes between the two."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from dra_driver.model.api.resource_slice import Device, ResourcePool, ResourceSliceSpec
 from dra_driver.model.ids import DeviceName
@@ -30,8 +30,7 @@ def content_of(spec: ResourceSliceSpec) -> SliceContent:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSlice:
+class StoredSlice(Struct, frozen=True):
     """A slice as the API server stores it. `uid` and `resource_version` make writes conditional.
 
     `labels` and `annotations` may be from others, and the driver's writes keep them. `unlike` has all other parts of the object,
@@ -57,8 +56,7 @@ class StoredSlice:
         return content_of(self.spec)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceHolder:
+class SliceHolder(Struct, frozen=True):
     """The identity of any slice, perhaps of another driver or node."""
 
     name: str
@@ -73,24 +71,21 @@ class SliceHolder:
         return f"a slice of driver {self.driver} for {where}, pool {self.pool}, UID {self.uid}, created {self.created}"
 
 
-@dataclass(frozen=True, slots=True)
-class CreateSlice:
+class CreateSlice(Struct, frozen=True):
     """Create a slice of this name (POST)."""
 
     name: str
     spec: ResourceSliceSpec
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateSlice:
+class UpdateSlice(Struct, frozen=True):
     """Replace the slice (PUT), if nobody changed it in the meantime."""
 
     present: StoredSlice
     spec: ResourceSliceSpec
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteSlice:
+class DeleteSlice(Struct, frozen=True):
     """Delete the slice (DELETE), if nobody changed it in the meantime."""
 
     present: StoredSlice
@@ -99,8 +94,7 @@ class DeleteSlice:
 SliceChange = CreateSlice | UpdateSlice | DeleteSlice
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A part of a device that is not valid in the API, so that it was left out of the slice; the rest was published.
 
     `subject` is the field, `found` the invalid text, `action` what was done and what a person can do. `kind` says what has the

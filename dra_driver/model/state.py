@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content of the state file: which claims are prepared on this node, and which claim owns which device."""
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import (
@@ -27,7 +29,7 @@ class Phase(Enum):
     PREPARED = "Prepared"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class PreparedDevice:
     """One device of a prepared claim, as the answer to the kubelet has it.
 
@@ -39,7 +41,7 @@ class PreparedDevice:
     pool: PoolName
     device: DeviceName
     cdi_ids: tuple[str, ...]
-    uuid: str = field(compare=False)
+    uuid: str = dataclasses.field(compare=False)
     share_id: ShareId = NO_SHARE
     admin_access: bool = False
 
@@ -49,8 +51,7 @@ class PreparedDevice:
         return DeviceKey(self.pool, self.device, self.share_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """The claim is not needed any more, but there is no proof yet that its devices are unused.
 
     `since` is a time in UTC for people. `unasked`: the API server has not yet been asked which pods used the claim. `by_admin`: an
@@ -63,8 +64,7 @@ class Held:
     by_admin: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CallBegun:
+class CallBegun(Struct, frozen=True):
     """What a node showed when the kubelet called Allocate, which names no pod: the version of the kubelet's checkpoint, and the pods that had a
     cgroup. The call is for none of these pods, since a pod gets its cgroup after its admission.
     """
@@ -73,8 +73,7 @@ class CallBegun:
     pods: frozenset[PodUid]
 
 
-@dataclass(frozen=True, slots=True)
-class Users:
+class Users(Struct, frozen=True):
     """The pods that may have used the claim on this node. `pods` is None if they are not known at all.
 
     `sole`: the claim was created for one pod, so no other pod may ever use it. `unnamed`: the claim was also reserved for something
@@ -101,8 +100,7 @@ class Users:
 NOBODY_KNOWN = Users()
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedClaim:
+class PreparedClaim(Struct, frozen=True):
     """A row of the state: the claim, its phase, the boot ID, the answer to the kubelet, and the text of its CDI file.
 
     A row with `held` is Started. No prepare call is answered from it. It owns its devices until they are proven to be unused.
@@ -128,8 +126,7 @@ class PreparedClaim:
         return tuple(device.key for device in self.devices if not device.admin_access)
 
 
-@dataclass(frozen=True, slots=True)
-class Consumption:
+class Consumption(Struct, frozen=True):
     """What the shares of one device consume of its capacity: amounts by the name of the capacity.
 
     `shares` is their number, and `claims` are some of the claims that have them, for messages.
@@ -140,8 +137,7 @@ class Consumption:
     claims: tuple[ClaimRef, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """The part of the state that a decision needs: some claims, and the owners that conflict with some keys.
 
     A whole device conflicts with each owner of one of its shares, and a share with the owner of the whole device. If there are
@@ -156,8 +152,7 @@ class NodeState:
     consumed: Mapping[DeviceKey, Consumption] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class PodDevice:
+class PodDevice(Struct, frozen=True):
     """A device that a pod on this node uses through a claim, as the kubelet's pod-resources API lists it.
 
     This API has the name of the claim but not its UID. `cdi_ids` are from the driver's answer to the prepare call.
@@ -177,8 +172,7 @@ class PodDevice:
         return DeviceKey(self.pool, self.device, self.share_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """The kubelet did not answer, or it does not list claims; `reason` says which."""
 
     reason: str

@@ -2,8 +2,9 @@
 """How much of a device is used now, who uses it, and what the metrics of one moment are made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ResourceName, UnitId
@@ -16,8 +17,7 @@ SM_CLOCK, MEMORY_CLOCK = "sm", "memory"
 """The clocks in `DeviceUsage.clocks_hertz` that other exporters have names for."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceUsage:
+class DeviceUsage(Struct, frozen=True):
     """What a backend measured on one device. None, or a name that is missing in a mapping: the hardware cannot say it.
 
     A partition has only what is its own, or the same for all partitions of its GPU (the temperature); what would be counted twice in a
@@ -37,16 +37,14 @@ class DeviceUsage:
     throttled: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class UsageSample:
+class UsageSample(Struct, frozen=True):
     """What was measured on a device, and when by the monotonic clock."""
 
     usage: DeviceUsage
     taken: float
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUse:
+class ContainerUse(Struct, frozen=True):
     """A device, or units of an extended resource, that a container has, as the kubelet's pod-resources list them.
 
     Of a claim there are `claim` and `device`; of the device plugin API `resource` and `units`.
@@ -61,8 +59,7 @@ class ContainerUse:
     units: frozenset[UnitId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Holder:
+class Holder(Struct, frozen=True, order=True):
     """Who has a device, or a share of it. `claim` is empty for a row of the device plugin API; pod and container, if they are not known."""
 
     namespace: str
@@ -71,16 +68,14 @@ class Holder:
     container: str = ""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ClaimDevice:
+class ClaimDevice(Struct, frozen=True, order=True):
     """What the counters of a claim are kept for: one claim, and one device of it."""
 
     uid: ClaimUid
     device: DeviceName
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimTotals:
+class ClaimTotals(Struct, frozen=True):
     """What one claim has had of one device. `since` and `ended` are times of the monotonic clock; `ended` is None while it has the device.
 
     `memory_byte_seconds` is counted up to `measured`. It is None for a device of several claims: nobody knows whose memory it is.
@@ -94,8 +89,7 @@ class ClaimTotals:
     ended: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUsage:
+class NodeUsage(Struct, frozen=True):
     """All that one scrape shows of devices and claims; the driver keeps it, so that a scrape asks nobody.
 
     `rows` and `state_bytes` are None until the state file has been read.

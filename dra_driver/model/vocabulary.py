@@ -11,8 +11,9 @@ one. A name without domain belongs to the driver's own domain; `resource.kuberne
 `docs/reference/names.md` is generated from the tables.
 """
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Kind = Literal["string", "int", "bool", "version", "list of strings", "quantity"]
 """The type of a value. An attribute has one of the first five, a capacity is a quantity."""
@@ -29,8 +30,7 @@ PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE = "resource.kubernetes.io/numaNode"
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """One name: its type, its meaning, and the vendors whose devices have it."""
 
     name: str

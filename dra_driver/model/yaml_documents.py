@@ -6,11 +6,13 @@ parser's events, one by one, and adds up their size before it makes them; for an
 repeats. It does not recurse, so deep nesting cannot overflow the stack. It reads the stream only as far as needed.
 """
 
+import dataclasses
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 import yaml
+from msgspec import Struct, field
+from msgspec.structs import replace
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
@@ -47,8 +49,7 @@ Path = tuple[Hashable, ...]
 """The keys of mappings and the indices of lists that lead from a document to a value in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a key or a value stands in the stream. Lines and columns begin at 1, `start` and `end` count characters from 0.
 
     `style` is that of the text: "" (plain), a quote, "|" or ">"; "{" or "[" for a mapping or list in brackets, "-" for one by indentation,
@@ -62,8 +63,7 @@ class Place:
     style: str
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """Where the values of a document stand, and the keys of its mappings. What an alias repeats is not in it, nor is a merged value."""
 
     values: Mapping[Path, Place] = field(default_factory=dict)
@@ -73,18 +73,17 @@ class Places:
 NOWHERE = Places()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Document:
     """One document: its content, the number of values in it, and the number of characters. `places` only if they were asked for."""
 
     content: Any
     values: int = 1
     text: int = 0
-    places: Places = field(default=NOWHERE, compare=False)
+    places: Places = dataclasses.field(default=NOWHERE, compare=False)
 
 
-@dataclass(slots=True)
-class _OpenNode:
+class _OpenNode(Struct):
     """A list or mapping whose end was not read yet. `values` and `text` are the size of its content so far."""
 
     value: Any
@@ -96,8 +95,7 @@ class _OpenNode:
     text: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(Struct, frozen=True):
     """A complete value, and its size. Each alias of the value adds this size to the document again."""
 
     value: Any

@@ -22,9 +22,10 @@ import errno
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from dra_driver.model.ids import PodUid
 from dra_driver.model.presence import Alive, CannotTell, Gone, Presence
@@ -41,8 +42,7 @@ _KUBEPODS = re.compile(r"kubepods|(.+-)?kubepods\.slice")
 _VANISHED = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENODEV))  # ENODEV: removed while open
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
+class _Tree(Struct, frozen=True):
     """The cgroup `kubepods` of one kubelet in one hierarchy."""
 
     folder: str

@@ -4,10 +4,10 @@
 The file is beside the state. Without it, or if it is damaged, the driver knows only the pods that the kubelet's checkpoint still has.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.model.foreign import RememberedPod
 from dra_driver.node.files import write_atomic
@@ -23,8 +23,7 @@ class _Content(msgspec.Struct, frozen=True):
     offered: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignMemory:
+class ForeignMemory(Struct, frozen=True):
     """The file at `path`. After a reboot no pod of before runs."""
 
     path: Path

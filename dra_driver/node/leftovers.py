@@ -12,8 +12,9 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from dra_driver.errors import Permanent
 from dra_driver.model.ids import DriverName
@@ -31,8 +32,7 @@ _BOUND_SOCKET = r"\.[0-9a-f]{4}"  # the temporary name of a socket, before it is
 _CREDENTIALS = struct.Struct("3i")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFiles:
+class NodeFiles(Struct, frozen=True):
     """The paths of one driver on this node. `cdi_kind` is "vendor/class" of its CDI specs."""
 
     driver: DriverName

@@ -7,8 +7,9 @@ that begin with a dot are therefore no files of the admin. Nothing in the folder
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from dra_driver.node.files import content_of, translated
 
@@ -16,8 +17,7 @@ MOST_FILES = 64
 LARGEST_FILE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FolderContent:
+class FolderContent(Struct, frozen=True):
     """The files by name, in the order of their names, and a sentence for each that was not read; `unread` has the names of these.
     `listed`: the folder itself could be.
     """

@@ -13,8 +13,10 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from dra_driver.errors import Fatal
 from dra_driver.node.files import translated
@@ -25,8 +27,7 @@ WAIT_SECONDS = 3.0  # an earlier process with the same socket may be ending
 _PAUSE_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """One driver process. `process` is its number in its own PID namespace."""
 
     process: int

@@ -11,9 +11,10 @@ What shares consume of a device's capacity is in the table `consumed` (`dra_driv
 
 import sqlite3
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent
 from dra_driver.model.api.resource_slice import Device

@@ -16,8 +16,9 @@ and every claim is prepared again anyway. Layout: SQLite, "WAL-mode File Format"
 
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from dra_driver.node.rows import damaged
 
@@ -29,8 +30,7 @@ _INDEX = struct.Struct("=16xI12x8s8x")  # each of the two copies of its header: 
 _BACKFILLED = struct.Struct("=I")
 
 
-@dataclass(frozen=True, slots=True)
-class LogSeen:
+class LogSeen(Struct, frozen=True):
     """The log before SQLite opened it. `frames` (number of frames), `backfilled` (how many of them are already in the main file) and
     `salts` come from the -shm. `found` are the salts in the -wal itself.
     """

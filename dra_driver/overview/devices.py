@@ -2,8 +2,9 @@
 """Which devices does the cluster have: where, what they are, how they are, who has them, and how much of them is free?"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.state import DeviceID
@@ -94,8 +95,7 @@ class ClusterDevices(Part, frozen=True, kw_only=True):
     not_read: tuple[Gap, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Which devices are asked about; "" stands for all. `namespace`, `labels` and `names` are those of claims; without names all."""
 
     node: str = ""

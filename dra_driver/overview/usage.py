@@ -7,10 +7,11 @@ A claim with admin access only looks at devices, and is not counted either.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from typing import Literal, get_args
+
+from msgspec import Struct, field
 
 from dra_driver.allocator.amounts import NANO, amount
 from dra_driver.allocator.devices import SliceDevice
@@ -60,8 +61,7 @@ class DeviceUsage(Part, frozen=True, kw_only=True):
     not_read: tuple[Gap, ...]
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(Struct):
     claims: set[str] = field(default_factory=set)
     devices: int = 0
     shares: int = 0

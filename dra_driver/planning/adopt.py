@@ -6,9 +6,11 @@ driver can make a whole row, except the names of the requests; a device without 
 no device, because the devices are in use. It does not need the API server, whose data may have been restored from an older backup.
 """
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import Claim, ClaimRef, base_request, key_of, share_of
@@ -66,7 +68,7 @@ def plan_adoption(
             f"{', '.join(named)}; delete the pod when it can be spared"
         )
     devices = tuple(
-        replace(
+        dataclasses.replace(
             device,
             admin_access=any(
                 variables.get(name, {}).get(ADMIN_VARIABLE) == "true" for name in device.cdi_ids
@@ -133,7 +135,7 @@ def told_that_it_may_run(plan: Plan) -> Plan:
     """
     started = MarkStarted(replace(started_row(plan), leases=None))
     leases = [step.lease for step in plan.steps if isinstance(step, ConfigureDevice)]
-    told = [ConfigureDevice(replace(lease, may_run=True)) for lease in leases]
+    told = [ConfigureDevice(dataclasses.replace(lease, may_run=True)) for lease in leases]
     return replace(plan, steps=(started, *told))
 
 
@@ -157,7 +159,7 @@ def plan_reservation(
     )
     admin = {key_of(result) for result in results if result.admin_access and is_same}
     devices = tuple(
-        replace(device, admin_access=device.key in admin)
+        dataclasses.replace(device, admin_access=device.key in admin)
         for device in _named_devices(pod_devices)
         if device.key in admin or state.owners.get(device.key, ref).uid == ref.uid
     )

@@ -8,8 +8,9 @@ allocation under a name of another allocation. The same allocation gets the same
 
 import json
 import re
-from dataclasses import replace
 from hashlib import blake2b
+
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import Claim, key_of, share_of

@@ -8,7 +8,8 @@ of a counter. There are never more than `MOST` of them; the claims that ended fi
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.state import Phase, PreparedClaim

@@ -6,8 +6,9 @@ and the other one is left out and reported: a claim must never move from one dev
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import CounterSet
 from dra_driver.model.config_kind import ConfigKind

@@ -9,9 +9,9 @@ one replaces it. What the values mean is judged only for the entry that counts, 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.model.claim import DeviceConfig, OpaqueConfig
 from dra_driver.model.config_kind import ConfigKind
@@ -21,8 +21,7 @@ Kinds = Sequence[ConfigKind]
 _HEAD = ("apiVersion", "kind")
 
 
-@dataclass(frozen=True, slots=True)
-class BadConfig:
+class BadConfig(Struct, frozen=True):
     """What is wrong with a claim's configuration."""
 
     mistakes: tuple[Mistake, ...]

@@ -9,8 +9,9 @@ the commit was lost with a damaged log, and that containers may use the claim.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import cast
+
+from msgspec.structs import replace
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, Mount
 from dra_driver.model.ids import DeviceName, DriverName

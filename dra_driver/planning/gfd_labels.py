@@ -10,8 +10,9 @@ those of the first one; GFD takes any.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
 from dra_driver.model.device import AllocatableDevice, plain
@@ -46,8 +47,7 @@ _NANO = 10**9
 Labels = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
+class Sharing(Struct, frozen=True):
     """How often each device of a resource is offered. `renamed`: under another resource's name, so the product keeps its name."""
 
     replicas: int = 1
@@ -58,8 +58,7 @@ class Sharing:
 NOT_SHARED = Sharing()
 
 
-@dataclass(frozen=True, slots=True)
-class GfdRules:
+class GfdRules(Struct, frozen=True):
     """What GFD reads from the configuration of the device plugin: the strategy for MIG devices, and the sharing of each resource."""
 
     mig_strategy: MigStrategy = "mixed"

@@ -20,8 +20,9 @@ Of any other ID it cannot be told, so it may be each device of the vendor.
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.ids import DeviceName, PodUid, ResourceName, UnitId
@@ -45,8 +46,7 @@ Divided = Mapping[ResourceName, DeviceChoice]
 """What the admin left to a foreign plugin, by its resource. The other devices are this driver's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignResource:
+class ForeignResource(Struct, frozen=True):
     """An extended resource that somebody else's plugin offers here. `vendor` is "" if only its units tell that it has our devices.
 
     `registered`: the kubelet knows its plugin, or waits five minutes for it to come back. `units` are the healthy ones, as last written;
@@ -65,8 +65,7 @@ class ForeignResource:
         return self.registered or bool(self.allocatable)
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignPod:
+class ForeignPod(Struct, frozen=True):
     """A pod with units of a foreign resource, and the devices that these may be. `told`: the IDs say which devices they are."""
 
     pod: PodUid
@@ -76,8 +75,7 @@ class ForeignPod:
     told: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """Why a device is kept from this driver's users. `held`: a pod has it; otherwise a foreign plugin may give it out."""
 
     resource: ResourceName
@@ -85,8 +83,7 @@ class Kept:
     held: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OwnUnits:
+class OwnUnits(Struct, frozen=True):
     """What this driver gives out by the device plugin API. `offered` are its resources now; `left` are those that it offered before, and that
     the kubelet may not have forgotten yet. `given` has the units of its rows by pod; the pod None stands for rows whose pod is not known.
     """

@@ -10,7 +10,8 @@ are: how many accelerators there are, and the memory of the smallest one, so tha
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.inventory import Inventory
@@ -43,16 +44,14 @@ _MODELS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRules:
+class LabelRules(Struct, frozen=True):
     """What decides about labels beside the devices: the fact of each alias, and what GFD reads from its configuration."""
 
     aliases: Mapping[str, str] = field(default_factory=dict)
     gfd: GfdRules = field(default_factory=GfdRules)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelPlan:
+class LabelPlan(Struct, frozen=True):
     """What to do with the Node's labels. `apply` is everything that shall be the driver's own.
 
     `changed` are the labels of it that the Node lacks or has with another value, and `removed` those that the driver wrote before and

@@ -9,7 +9,8 @@ Source: validateResourceSliceSpec in pkg/apis/resource/validation of Kubernetes 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.model.api.resource_slice import CounterSet, Device
 from dra_driver.model.ids import DeviceName
@@ -51,8 +52,7 @@ def _cut(devices: Sequence[Device]) -> Iterator[SliceContent]:
         yield SliceContent(devices=list(devices[start : start + DEVICES_PER_SLICE]))
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Devices that must be in one slice, because counter sets connect them."""
 
     sets: list[str] = field(default_factory=list)

@@ -7,7 +7,8 @@ GPU to two pods. The driver recognizes device plugins by the extended resources 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.model.device import plain
 from dra_driver.model.inventory import Inventory
@@ -27,8 +28,7 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(Struct, frozen=True):
     """One extended resource of a device plugin. `overlaps`: this driver offers devices of the same vendor. `own`: this driver itself
     serves it.
     """

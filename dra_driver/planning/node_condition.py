@@ -8,8 +8,10 @@ a Node on which nothing changes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.model.names import PUBLISH_FAILED
 from dra_driver.model.own_node import NodeCondition
@@ -20,8 +22,7 @@ HEARTBEAT_SECONDS = 300.0
 _LONGEST_MESSAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """What is known of how this node's devices are offered.
 
     `unknown` says why no devices are known yet, and `failure` why the last publication failed; both are "" otherwise. `published` is how

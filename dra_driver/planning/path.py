@@ -11,8 +11,9 @@ The choice is made anew from the facts whenever they change.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from dra_driver.model.ids import ResourceName
 from dra_driver.model.plugin import Path
@@ -24,8 +25,7 @@ LONGEST_WAIT_SECONDS = 30.0
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\D.*)?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class PathFacts:
+class PathFacts(Struct, frozen=True):
     """What is known of the cluster and of the kubelet.
 
     `served`: whether the API server serves resource.k8s.io in a version that the driver reads; None: it has not said. `registered`:
@@ -39,16 +39,14 @@ class PathFacts:
     registration_waited_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class PathChoice:
+class PathChoice(Struct, frozen=True):
     """The API, or None if it is not known yet, and the reason in words."""
 
     path: Path | None
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """What the admin said: for the node, and for resources and DeviceClasses by their names. None: the facts decide."""
 
     node: Path | None = None

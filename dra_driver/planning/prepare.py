@@ -13,7 +13,9 @@ prepared for that allocation, and then plans the claim again.
 import re
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import (
@@ -52,8 +54,7 @@ from dra_driver.planning.shares import too_much
 _UID = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,62}[0-9A-Za-z])?")
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
+class NodePlace(Struct, frozen=True):
     """The driver's name and this node's pool. `metadata_root` is the directory of the metadata files; "" if claims get none."""
 
     driver: DriverName

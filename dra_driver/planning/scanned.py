@@ -6,8 +6,8 @@ used by every prepare call and by `dra-driver devices`: one wrong type would mak
 left out, and the driver reports its name.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.device import AllocatableDevice
@@ -32,7 +32,9 @@ def as_scanned(found: object) -> Inventory:
     if not problems:
         return found
     good = (device for index, device in enumerate(found.devices) if index not in problems)
-    return replace(found, devices=tuple(good), left_out=(*found.left_out, *problems.values()))
+    return dataclasses.replace(
+        found, devices=tuple(good), left_out=(*found.left_out, *problems.values())
+    )
 
 
 def _wrong(device: AllocatableDevice) -> Iterator[tuple[str, str]]:

@@ -6,9 +6,10 @@ a value (`device_values`), a device whose counters do not add up (`counters`), a
 restrictions (`unrestricted`). `layout` then cuts the slices. Each thing that is left out is a Problem.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import msgspec
@@ -121,7 +122,9 @@ def plan_pool(  # noqa: PLR0913  all but one by name
 
 def with_times(plan: PoolPlan, times: Mapping[TaintId, str], now: str) -> PoolPlan:
     """Return the plan with a time in each taint. `times` has the times of known taints; a new taint gets `now`."""
-    return replace(plan, slices=tuple(_dated(content, times, now) for content in plan.slices))
+    return dataclasses.replace(
+        plan, slices=tuple(_dated(content, times, now) for content in plan.slices)
+    )
 
 
 def _dated(content: SliceContent, times: Mapping[TaintId, str], now: str) -> SliceContent:

@@ -11,8 +11,8 @@ Source: dropDisabledFields in pkg/registry/resource/resourceslice of Kubernetes 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import (
@@ -37,8 +37,7 @@ _FEWER_TAINTS = 4
 _NOTHING = Quantity(0)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRules:
+class ServerRules(Struct, frozen=True):
     """What is known of the API server: its release 1.`minor` (None: not known), and for each gate that is off, how that shows."""
 
     minor: int | None = None
@@ -50,8 +49,7 @@ class ServerRules:
         return self.minor is not None and self.minor < _COUNTERS_APART
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Struct, frozen=True):
     """The fields of one feature gate.
 
     `without` returns the device without these fields; the device itself if it has none of them; None if they restrict who gets the

@@ -7,11 +7,11 @@ nothing. A claim that cannot be written costs only itself: it is tried again, la
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from threading import Event
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
@@ -29,8 +29,7 @@ PART = "binding"
 Wait = Callable[[Event, float], bool]
 
 
-@dataclass(slots=True)
-class _Failed:
+class _Failed(Struct):
     """How often a claim could not be written, and when to try again."""
 
     tries: int = 0

@@ -14,11 +14,11 @@ Kubernetes removes the entries when the claim is deallocated, so unprepare write
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 from threading import Event
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError, Permanent
@@ -54,8 +54,7 @@ class ChangedMeanwhile(Conflict):
     """The claim at the API server is another one than the prepared one, or is allocated in another way."""
 
 
-@dataclass(slots=True)
-class _Told:
+class _Told(Struct):
     """What was written for a claim, and when to try again after a failure."""
 
     written: Statuses = ()

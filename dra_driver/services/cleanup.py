@@ -11,8 +11,9 @@ files. If claims are prepared, a cleanup runs only if the admin accepts the cons
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import KubeApi, NodeApi
@@ -57,8 +58,7 @@ class Files(Protocol):
         """Keep drivers from starting, during a `with` block. Raises DriverError."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleanupParts:
+class CleanupParts(Struct, frozen=True):
     """What a cleanup needs. `kube` and `node` make the client of the API server, or raise DriverError."""
 
     place: NodePlace
@@ -69,8 +69,7 @@ class CleanupParts:
     node: Callable[[], NodeApi] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """What the survey found. `claims_unknown` and `slices_unknown` are the errors if claims or slices could not be read, or empty."""
 
     at_work: tuple[str, ...]
@@ -114,8 +113,7 @@ class Survey:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The result for one leftover. `stays` says why it still exists, and `failed` whether that is an error."""
 
     leftover: Leftover

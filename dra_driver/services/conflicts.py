@@ -7,8 +7,9 @@ kubelet would call again only after a minute or more.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from threading import BoundedSemaphore
+
+from msgspec import Struct
 
 from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.claim import ClaimRef
@@ -28,8 +29,7 @@ LOOK_SECONDS = 0.25
 LAST_LOOK_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class InUse:
+class InUse(Struct, frozen=True):
     """The owner does not need the device any more, but a process may still use it."""
 
     reason: str

@@ -19,11 +19,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress, repeat
 from threading import Lock
 from typing import Protocol, TypeVar, assert_never
+
+from msgspec import Struct, field
 
 from dra_driver.errors import BackendMissing, DriverError, Permanent, Temporary
 from dra_driver.model.claim import ClaimRef
@@ -64,8 +65,7 @@ class StillUsed(Permanent):
     """A process may still use the claim's devices. The devices stay held, and the call does not fail."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The end of a plan's work: its error, or None and the answer of the backend for each configured lease, in the order of the steps."""
 
     error: DriverError | None = None
@@ -113,8 +113,7 @@ class CdiFiles(Protocol):
         """Return the claims that have metadata files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
+class Hands(Struct, frozen=True):
     """The functions that work calls. `configure(lease, until)` sets up a lease and returns the backend's answer; `reset(lease, until)`
     undoes it; `until` is a time of `clock`.
 

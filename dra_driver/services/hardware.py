@@ -8,9 +8,10 @@ undone, it is removed from its row before the lock is released. Otherwise two le
 for a lease that stays, and nobody would undo what they share.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Protocol
 
@@ -143,7 +144,7 @@ class LeasedHardware:
         if lease.parent or device is None:
             return lease
         found = device.resource
-        return replace(
+        return dataclasses.replace(
             lease,
             backend=device.backend,
             parent=found.parent,
@@ -169,7 +170,7 @@ class LeasedHardware:
         with self.store.reading() as state:
             # Of a device that vanished from a lost state nobody knows the parent: then what others may share stays set up.
             alone = bool(lease.parent) and not state.has_other_lease(lease)
-            return replace(lease, is_alone=alone)
+            return dataclasses.replace(lease, is_alone=alone)
 
 
 def _locks(lease: Lease, *, shared: bool) -> list[str]:

@@ -8,10 +8,12 @@ condition as often. What the condition says is decided in `planning/node_conditi
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
 from threading import Lock
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.kube.base import NodeApi
 from dra_driver.model.events import (
@@ -39,8 +41,7 @@ FAILURE_SECONDS = 30.0  # a try takes so long at most
 SOON_SECONDS = 5.0  # if the API server does not show all of what was written
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDoor:
+class NodeDoor(Struct, frozen=True):
     """What is asked: the slices of this node, why no devices are known (""), and the Node."""
 
     slices: Callable[[], Sequence[StoredSlice]]

@@ -10,9 +10,9 @@ writes the Node itself. Both keep labels of others as they are.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Protocol
 
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import Temporary

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
+
+from msgspec import Struct
 
 from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.claim import Claim, ClaimRef
@@ -92,8 +93,7 @@ def nothing_learned(_inventory: Inventory) -> None:
 Kinds = type[Step] | tuple[type[Step], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeParts:
+class NodeParts(Struct, frozen=True):
     """The parts that services use; the process has one of each.
 
     `ask(refs, until)` reads each claim once, and returns by `until`. `followed` returns whether the watch of a claim is current, so
@@ -140,8 +140,7 @@ class NodeParts:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Finds out whether a process may still use a claim's devices. `presence` returns whether pods still have processes; `in_use`
     returns whether the hardware sees a process. `presence` is None
     with `--release-proof unprepare`: then the kubelet's unprepare call is the proof that no process uses the devices.

@@ -16,12 +16,12 @@ nothing changes, the watch is the only request.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from threading import Condition, Event
 from typing import Literal
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError, Permanent, Temporary
@@ -66,8 +66,7 @@ _STOP_SECONDS = 1.0  # after `stop` the thread may go on for so long
 _CONFLICT_TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Accepted:
+class _Accepted(Struct, frozen=True):
     """What the driver wanted in a slice, and what the API server stored instead."""
 
     wish: SliceContent

@@ -11,7 +11,8 @@ still run. For that, `dra_driver.planning.unprepare.still_used` must also find t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import OF_THE_OBJECT, NotFound
@@ -44,8 +45,7 @@ def nobody_told(_row: PreparedClaim) -> str:
 AskPodDevices = Callable[[], frozenset[PodDevice] | Unknown]
 
 
-@dataclass(frozen=True, slots=True)
-class Releasable:
+class Releasable(Struct, frozen=True):
     """Asks the kubelet (`pod_devices`) and the API server (`get_claim`) whether a claim is still needed. `units_needed` answers the same
     of a row that the device plugin API made.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which backend works on a lease, if the process has several? The one that has the device, or had it."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from dra_driver.backends.base import Backend, config_kinds_of
 from dra_driver.errors import BackendMissing, Permanent, Temporary
@@ -62,4 +62,4 @@ class Route:
 
 def _typed(lease: Lease, backend: Backend) -> Lease:
     """A lease from the state has a configuration without its type; the backend gets the structure that it declares."""
-    return replace(lease, config=restored(lease.config, config_kinds_of(backend)))
+    return dataclasses.replace(lease, config=restored(lease.config, config_kinds_of(backend)))

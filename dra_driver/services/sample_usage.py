@@ -9,10 +9,11 @@ effect in the kubelet (`dra_driver.kubelet.pod_resources`), so it is not made mo
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from threading import Event, Lock
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.backends.base import UsageOf
@@ -37,8 +38,7 @@ Loop = Callable[[Event], None]
 Seen = frozenset[tuple[ClaimUid, Users]]
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """Where the samples come from. `usages` are the backends that can measure, by name; `containers` asks the kubelet."""
 
     usages: Mapping[str, UsageOf]

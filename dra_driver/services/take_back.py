@@ -2,7 +2,8 @@
 """Take devices back from a claim. Unprepare, sweep, conflicts and `dra_driver.services.held` share this."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dra_driver.errors import DriverError, Temporary
 from dra_driver.kube.base import NotFound

@@ -10,11 +10,11 @@ stays if it vanished while the driver was down and the kubelet deleted the slice
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from typing import Protocol
 
+from msgspec import Struct, field
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
@@ -83,8 +83,7 @@ def no_ages() -> Mapping[str, float]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherInputs:
+class PublisherInputs(Struct, frozen=True):
     """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `held` those of
     ended claims that may still be in use; `occupied` the hardware that all owners have; `foreign` the devices that somebody
     else's plugin gives out, each with the value of its taint; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.

@@ -9,9 +9,10 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from dra_driver.kubelet.pb import deviceplugin_v1beta1_pb2 as pb
 from dra_driver.model.ids import PodUid
@@ -21,8 +22,7 @@ NO_NODE = -1  # nodeWithoutTopology: the NUMA node of units without topology
 Units = dict[int, list[str]]  # by NUMA node
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """The units of one resource that a container has, and the plugin's answer."""
 
     units: Units
@@ -32,8 +32,7 @@ class Given:
         return {unit for units in self.units.values() for unit in units}
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerOptions:
+class ContainerOptions(Struct, frozen=True):
     """What the kubelet tells the container runtime about a container (deviceRunContainerOptions)."""
 
     env: dict[str, str] = field(default_factory=dict)

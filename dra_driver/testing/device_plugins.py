@@ -6,12 +6,12 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition
 from typing import Any
 
 import grpc
+from msgspec import Struct
 
 from dra_driver.kubelet.pb import deviceplugin_v1beta1_pb2 as pb
 from dra_driver.kubelet.pb import podresources_v1_pb2
@@ -25,8 +25,7 @@ GRACE_SECONDS = 300.0
 HANG_SECONDS = 300.0
 
 
-@dataclass(slots=True)
-class Endpoint:
+class Endpoint(Struct):
     """A plugin that is called for a resource; `client` is None for one that a kubelet knew before its start."""
 
     client: Client | None

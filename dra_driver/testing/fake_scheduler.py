@@ -10,9 +10,9 @@ Unlike a real control plane, this one sets no finalizer, checks only devices and
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.allocated_devices import AllocatedDevices
@@ -26,16 +26,14 @@ from dra_driver.testing.plain_client import Object, PlainClient
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(Struct, frozen=True):
     """The pod is bound."""
 
     pod: str
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unschedulable:
+class Unschedulable(Struct, frozen=True):
     """The pod stays pending; `reason` is the scheduler's message."""
 
     pod: str

@@ -4,11 +4,11 @@
 import socket
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
+from msgspec import Struct, field
 
 from dra_driver.kubelet import dra, dra_v1beta1, registration
 from dra_driver.kubelet.pb import (
@@ -37,8 +37,7 @@ class KubeletError(Exception):
     """The text that a real kubelet would write into an Event of the pod, or report to the driver."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """The behaviour of one minor version, as far as a driver can notice it."""
 
     services: tuple[str, ...]  # it calls the first of the driver's services that is here
@@ -77,8 +76,7 @@ VERSIONS: Mapping[str, Version] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A registered driver: its name, socket, and the services that the kubelet calls ("" for no health stream)."""
 
     name: str
@@ -98,8 +96,7 @@ class Plugin:
             return asking.connect_ex(self.endpoint) == 0
 
 
-@dataclass(slots=True)
-class ClaimInfo:
+class ClaimInfo(Struct):
     """What the kubelet stores of a claim. `prepared` is lost at a restart. `pods` are UIDs."""
 
     ref: ClaimRef

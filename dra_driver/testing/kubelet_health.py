@@ -6,15 +6,15 @@ its timeout is Unknown.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 UNKNOWN = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     health: int
     message: str
     timeout: float

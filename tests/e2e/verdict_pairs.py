@@ -5,8 +5,9 @@
 after. The fleet of tests/e2e/fleet.py is always there: three nodes, on each of them devices of two other drivers.
 """
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dra_driver.explain import verdict
 from tests.e2e.fleet import (
@@ -72,7 +73,7 @@ def gpus(*listed: OBJECT, count: int = 1, pool: str = HOME) -> list[OBJECT]:
 
 def pending(case: Case, **changes: object) -> Case:
     """The case with something in the way of the devices."""
-    return replace(case, **{"says": NO_DEVICES, "exit_code": NOT, **changes})  # type: ignore[arg-type]  # names of fields
+    return dataclasses.replace(case, **{"says": NO_DEVICES, "exit_code": NOT, **changes})  # type: ignore[arg-type]  # names of fields
 
 
 def pair(member: type, placed: Case | None = None, /, **changes: object) -> Pair:
@@ -513,5 +514,7 @@ FURTHER = (
 TITLES = ("OfTemplate", "OfExtendedResource", "OfImplicitResource", "OfTwoClaims")
 
 PAIRS = (*PODS[:1], *SELECTORS, *DEVICES, *REQUESTS, *CLAIMS, *PODS[1:])
-MORE_PAIRS = tuple(replace(pair, title=title) for pair, title in zip(FURTHER, TITLES, strict=True))
+MORE_PAIRS = tuple(
+    dataclasses.replace(pair, title=title) for pair, title in zip(FURTHER, TITLES, strict=True)
+)
 CLASSES = (device_class(CLASS),)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.departures import end_forgotten, reconcile
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def back_up(walk: Walk) -> None:
     """What the API server stores now, and what the walk knows of it: pods, and those that a finalizer keeps."""
-    pods = {name: replace(pod, runs=False) for name, pod in walk.pods.items()}
+    pods = {name: dataclasses.replace(pod, runs=False) for name, pod in walk.pods.items()}
     walk.backup = walk.bed.snapshot(), pods, list(walk.terminating)
 
 
@@ -47,7 +47,7 @@ def restore(walk: Walk) -> None:
         if pod.claim.uid not in known:
             walk.numbers += 1
             name = f"p{walk.numbers}"
-            walk.pods[name] = replace(pod, name=name, runs=False, ending=False)
+            walk.pods[name] = dataclasses.replace(pod, name=name, runs=False, ending=False)
             walk.try_to_start(walk.pods[name])
     walk.new_and_prepare()
 

@@ -15,7 +15,7 @@ from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DRIVER, Child, Stage, start_program, wait_for
 
 MODULE = '''
-from dataclasses import replace
+from msgspec.structs import replace
 
 from msgspec import structs
 

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend of docs/write-a-backend.md is built, installed and run as it stands there."""
 
+import dataclasses
 import json
 import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.errors import Permanent
@@ -196,7 +197,7 @@ def test_the_pages_backend_refuses_a_claim_without_a_bitstream_that_exists(
         made.configure(lease)
     config = names["PROGRAM"].config(names["Program"](bitstream="other"))
     with pytest.raises(Permanent, match=r"the node has no .*/other\.bit; correct the claim"):
-        made.configure(replace(lease, config=config))
+        made.configure(dataclasses.replace(lease, config=config))
 
 
 def test_a_claim_cannot_name_a_path(files: dict[str, str], sysfs: Path):

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepare and unprepare, a crash at any moment, a start and the kubelet's retry: the same disk as without the crash."""
 
+import dataclasses
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
@@ -38,7 +39,7 @@ PARTS = {
     "gpu-1-left": Hardware("uuid-gpu-1", ("s0",)),
     "gpu-1-right": Hardware("uuid-gpu-1", ("s1",)),
 }
-INVENTORY: Inventory = replace(
+INVENTORY: Inventory = dataclasses.replace(
     an_inventory(3),
     devices=(
         *an_inventory(2).devices,

@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+
+from msgspec.structs import replace
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import NotFound

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from dra_driver.model.cdi import ContainerEdits
 from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
 from dra_driver.model.plan import Refusal
@@ -66,7 +68,7 @@ class PluginNode(LocalNode):
             self._checkpoint, self._pods, self._active_units, lambda: self.kubelet
         )
         self.holders = Holders(self.parts, self.store, witnesses, freed=self._freed)
-        object.__setattr__(self.parts.releasable, "units_needed", self.holders.needed)
+        force_setattr(self.parts.releasable, "units_needed", self.holders.needed)
         resources = lambda: {} if self.resource is None else {GPU: self.resource}  # noqa: E731
         self.taking_up = TakeUp(self.parts, self.holders, witnesses, resources=resources)
         self.allocate_units = AllocateUnits(

@@ -10,9 +10,10 @@ changed, as a server would. What needs real HTTP and real threads is tested agai
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from threading import Event
 from typing import Literal
+
+from msgspec.structs import replace
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import (

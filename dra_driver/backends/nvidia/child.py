@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.hardware.control import Keeper
 from dra_driver.backends.nvidia.link import Connection, Link, Socket
@@ -47,8 +48,7 @@ class Child:
         self._keeper.close()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Process:
+class _Process(Struct, frozen=True, eq=False):
     process: subprocess.Popen[bytes]
     control: socket.socket
 

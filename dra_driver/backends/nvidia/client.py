@@ -9,11 +9,11 @@ a process and the deadline.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigProfile, Node, Process, Usage
 from dra_driver.backends.nvidia.hardware.wire import (
@@ -61,8 +61,7 @@ class _Silent(Exception):
         self.hung = hung
 
 
-@dataclass(frozen=True, slots=True)
-class _Hang:
+class _Hang(Struct, frozen=True):
     """A GPU that did not answer: how often in a row, until when it is not asked, and what to tell."""
 
     times: int

@@ -6,7 +6,8 @@ known is left out. A GPU that cannot be named costs itself only, and the invento
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.backends.nvidia import links, mig
 from dra_driver.backends.nvidia.edits import DECLARES
@@ -81,8 +82,7 @@ _OF_PARTITIONS = (
 Values = dict[str, AttributeValue]
 
 
-@dataclass(frozen=True, slots=True)
-class _Gpu:
+class _Gpu(Struct, frozen=True):
     """A GPU that can be named, and what all of its devices need."""
 
     facts: Gpu
@@ -92,8 +92,7 @@ class _Gpu:
     profiles: tuple[MigProfile, ...]
 
 
-@dataclass
-class _Found:
+class _Found(Struct):
     """What was found so far."""
 
     verdicts: Mapping[str, Verdict]

@@ -6,7 +6,8 @@ remap, a GPU that does not answer. What the library reports once is an event (`o
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.facts import Fabric, Gpu, HardwareEvent
 from dra_driver.backends.nvidia.options import HealthOptions
@@ -40,8 +41,7 @@ _FABRIC_COMPLETED = 3
 _FABRIC_NOT_COMPLETED = (1, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that is wrong: the key and value of its taint, and a sentence for people, in which GPU-UUID stands for the GPU's.
 
     `lasting` is the severity once it has lasted for LASTING_SECONDS, if that is another one. `is_unknown`: nobody knows what the fault

@@ -23,8 +23,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from threading import Lock
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.facts import Gpu, HardwareEvent, MigDevice, Node
 from dra_driver.backends.nvidia.findings import (
@@ -55,8 +57,7 @@ _Id = tuple[str, str]
 """The key and value of a finding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What the driver says about one device: for `AllocatableDevice.health`, `api.taints` and `errors`.
 
     `errors` counts what the hardware reported since the driver started, by name ("xid-31").
@@ -67,8 +68,7 @@ class Verdict:
     errors: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """A finding that counts, and when it was raised. `since` is when the GPU began to prove that it is over; None: it is not over."""
 
     finding: Finding

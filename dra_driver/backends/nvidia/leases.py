@@ -6,11 +6,12 @@ restart could lose: the lease has the configuration, and the hardware its modes.
 because the processes on them need not be asked for.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
 from threading import Lock
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from dra_driver.backends.base import DEVICE_VARIABLE
 from dra_driver.backends.nvidia.clean import computing, left_on, over_floor
@@ -32,8 +33,7 @@ _LOST = 15  # NVML's error of a GPU that fell off the bus: only a reset brings i
 _Key = tuple[DeviceName, ClaimUid, ShareId]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The GPU of a device, and the MIG device that it is, if it is one."""
 
     gpu: Gpu
@@ -47,8 +47,7 @@ class Place:
         return self.gpu.uuid if self.mig is None else self.mig.uuid
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     node: Node
     places: Mapping[DeviceName, Place]
 
@@ -135,7 +134,7 @@ class Leases:
         if not left:
             return found
         devices = tuple(replace(one, not_clean=left.get(one.name, "")) for one in found.devices)
-        return replace(found, devices=devices)
+        return dataclasses.replace(found, devices=devices)
 
     def _left(
         self, places: Mapping[DeviceName, Place], leased: Collection[DeviceName]

@@ -3,8 +3,9 @@
 
 import os
 import socket
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.hardware.peer import owner
 from dra_driver.errors import Permanent, Temporary
@@ -12,8 +13,7 @@ from dra_driver.errors import Permanent, Temporary
 _ROOT = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """A connection to the hardware process. `of` says to which: `Link.replace` needs that."""
 
     socket: socket.socket

@@ -8,8 +8,9 @@ kept, and tells when the process has ended.
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.hardware.wire import Request, arrives
 
@@ -18,8 +19,7 @@ UNENDED_SECONDS = (30.0, 600.0, 7200.0, 86400.0)
 _Question = tuple[str, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     connection: socket.socket
     times: int
     until: float

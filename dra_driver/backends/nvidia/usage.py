@@ -7,10 +7,10 @@ after all others, one that hung twice in a row not before `HUNG_AGAIN_SECONDS` a
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.backends.nvidia.door import Hardware
@@ -46,8 +46,7 @@ REASONS: Mapping[str, int] = {
 _PERCENT, _MILLI, _MEGA = 100.0, 1000.0, 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class _Failures:
+class _Failures(Struct, frozen=True):
     """How often a GPU failed in a row, and until when it is not asked."""
 
     times: int

@@ -10,8 +10,9 @@ Source: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. Codes that
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 
 class Severity(IntEnum):
@@ -31,16 +32,14 @@ class Severity(IntEnum):
     """The GPU does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """A recommended immediate action of the catalogue, the severity that follows, and what an admin does."""
 
     severity: Severity
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
+class Xid(Struct, frozen=True):
     """One code. `action` is empty if the catalogue recommends none."""
 
     code: int

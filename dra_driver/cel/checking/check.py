@@ -9,8 +9,9 @@ Source: cel-go checker/checker.go, checker/env.go.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from dra_driver.cel import types, work
 from dra_driver.cel.checked_ast import CheckedAst, Reference

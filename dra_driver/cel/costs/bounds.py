@@ -8,16 +8,16 @@ Source: cel-go checker/cost.go.
 """
 
 import math
-from dataclasses import dataclass
 from functools import reduce
+
+from msgspec import Struct
 
 LARGEST = 2**64 - 1
 _BEYOND = 2.0**64
 _OUT_OF_RANGE = 2**63  # Go on amd64 converts a float64 above the largest uint64 to this number.
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """A range with both ends included (cel-go: SizeEstimate, CostEstimate)."""
 
     low: int

@@ -8,7 +8,8 @@ Sources: cel-go checker/cost.go, ext/lists.go, ext/sets.go.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.cel.costs.bounds import LARGEST, ONE, UNKNOWN, Bounds, fixed, wrapped
 from dra_driver.cel.costs.sizes import Path, size_at
@@ -20,8 +21,7 @@ NEW_LIST = 10
 _REGEX = 0.25  # The cost of one character of a pattern.
 
 
-@dataclass(slots=True)
-class Operand:
+class Operand(Struct):
     """The target or an argument of a call (cel-go: AstNode). `path` and `size` are None if they are unknown."""
 
     expr: Expr | None
@@ -35,8 +35,7 @@ class Operand:
         return self.size or size_at(self.path) or UNKNOWN
 
 
-@dataclass(slots=True)
-class CallSite:
+class CallSite(Struct):
     """A call, with one of its overloads and its operands."""
 
     function: str
@@ -50,8 +49,7 @@ class CallSite:
         return self.target or self.args[0]
 
 
-@dataclass(frozen=True, slots=True)
-class CallEstimate:
+class CallEstimate(Struct, frozen=True):
     """The cost of a call and the size of its result (cel-go: CallEstimate). `size` is None if it is unknown."""
 
     cost: Bounds

@@ -10,7 +10,9 @@ Source: cel-go checker/cost.go, version 0.23 and later. `_Coster022` has the dif
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.cel import work
 from dra_driver.cel.checked_ast import CheckedAst
@@ -50,8 +52,7 @@ def cost(checked: CheckedAst, environment: Environment) -> Bounds:
     return coster(checked, environment).cost(checked.parsed.root)
 
 
-@dataclass(frozen=True, slots=True)
-class _EntrySizes:
+class _EntrySizes(Struct, frozen=True):
     """The sizes of the keys and the values in a list or map (cel-go: entrySizeEstimate). A list has keys of size 1."""
 
     of_list: bool
@@ -59,8 +60,7 @@ class _EntrySizes:
     value: Bounds
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalVariable:
+class _LocalVariable(Struct, frozen=True):
     """A variable of cel.bind or of a comprehension (cel-go: localVar). Each part is None if it is unknown."""
 
     path: Path | None
@@ -68,8 +68,7 @@ class _LocalVariable:
     entries: _EntrySizes | None = None
 
 
-@dataclass(slots=True)
-class Coster:
+class Coster(Struct):
     """One estimate (cel-go: coster). The dicts have the costs, sizes and paths of visited nodes, by node ID."""
 
     checked: CheckedAst
@@ -330,7 +329,6 @@ class Coster:
         return _LocalVariable(path.then(step), None if entries is None else entries.value)
 
 
-@dataclass(slots=True)
 class _Coster022(Coster):
     """The estimate of cel-go 0.22. It does not know the elements of literals, and of the variables only loop variables."""
 

@@ -7,7 +7,8 @@ Source: k8s.io/dynamic-resource-allocation/cel/compile.go (sizeEstimator), k8s.i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.cel.costs.bounds import Bounds
 
@@ -49,8 +50,7 @@ class Path:
         return tuple(self._names[: self._length])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Declared:
+class _Declared(Struct, frozen=True, eq=False):
     size: int
     fields: Mapping[str, "_Declared"] = field(default_factory=dict)
     key: "_Declared | None" = None

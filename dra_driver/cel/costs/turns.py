@@ -8,8 +8,9 @@ generated function checks the sizes when it runs. It leaves a larger device to t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import repeat
+
+from msgspec import field
 
 from dra_driver.cel.checked_ast import CheckedAst
 from dra_driver.cel.costs.bounds import LARGEST, Bounds, total
@@ -49,7 +50,6 @@ def most_turns(checked: CheckedAst, environment: Environment) -> Turns | None:
     return None
 
 
-@dataclass(slots=True)
 class _Joining(Coster):
     """The estimate with the size that a generated function allows for join().
 
@@ -64,7 +64,6 @@ class _Joining(Coster):
         return CallEstimate(total([size, *costs]), size)
 
 
-@dataclass(slots=True)
 class _Running(_Joining):
     """The estimate for a device with at most `entries_of_lists` entries in each list, and `length` characters in each text."""
 

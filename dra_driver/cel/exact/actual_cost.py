@@ -8,7 +8,6 @@ Source: cel-go interpreter/runtimecost.go.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from dra_driver.cel.cancellation import STEPS_BETWEEN_CHECKS, Cancelled, Check, never
@@ -119,7 +118,6 @@ def counted(step: Interpretable) -> Interpretable:
     return step
 
 
-@dataclass(slots=True)
 class CountedQualifier(Qualifier):
     """A qualifier that reports to the tracker. `computed`: its key is neither a constant nor an attribute."""
 

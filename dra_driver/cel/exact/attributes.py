@@ -10,7 +10,8 @@ Source: cel-go interpreter/attributes.go.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.cel import values
 from dra_driver.cel.device import DeviceValue
@@ -80,8 +81,7 @@ def _index(key: object) -> int | EvaluationError:
     return EvaluationError(f"unsupported index value {values.text(key)} in list")
 
 
-@dataclass(slots=True)
-class Qualifier:
+class Qualifier(Struct):
     """A field or an index. `test` marks the last qualifier of has(): it only tests whether the field exists."""
 
     id: int
@@ -100,8 +100,7 @@ class Qualifier:
         return found
 
 
-@dataclass(slots=True)
-class QualifiedAttribute:
+class QualifiedAttribute(Struct):
     """A root value and its qualifiers (cel-go: absoluteAttribute, relativeAttribute)."""
 
     own_id: int
@@ -139,8 +138,7 @@ class QualifiedAttribute:
         return Optional(value) if optional else value
 
 
-@dataclass(slots=True)
-class ConditionalAttribute:
+class ConditionalAttribute(Struct):
     """`condition ? truthy : falsy` and the qualifiers behind it (cel-go: conditionalAttribute)."""
 
     own_id: int

@@ -7,29 +7,26 @@ each class in its own way.
 Source: cel-go interpreter/interpretable.go.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from dra_driver.cel.exact.attributes import Attribute, Frame, Run
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.values import Optional
 
 
-@dataclass(slots=True)
-class Interpretable:
+class Interpretable(Struct):
     """A step. A step that is none of the subclasses below costs nothing."""
 
     id: int
     run: Run
 
 
-@dataclass(slots=True)
 class InterpretableConst(Interpretable):
     """A constant: a literal, or the result of constant folding."""
 
     value: object
 
 
-@dataclass(slots=True)
 class InterpretableCall(Interpretable):
     """A call of a function that needs the values of all its arguments."""
 
@@ -38,21 +35,18 @@ class InterpretableCall(Interpretable):
     arguments: tuple[Interpretable, ...]
 
 
-@dataclass(slots=True)
 class InterpretableLogic(Interpretable):
     """A chain of `&&` or of `||`."""
 
     terms: tuple[Interpretable, ...]
 
 
-@dataclass(slots=True)
 class InterpretableFold(Interpretable):
     """A comprehension (cel-go: evalFold)."""
 
     range: Interpretable
 
 
-@dataclass(slots=True)
 class InterpretableConstructor(Interpretable):
     """A list, map or message literal with computed parts."""
 
@@ -60,7 +54,6 @@ class InterpretableConstructor(Interpretable):
     cost: int
 
 
-@dataclass(slots=True)
 class InterpretableAttribute(Interpretable):
     """A variable with its qualifiers. `test` marks has()."""
 

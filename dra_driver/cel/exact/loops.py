@@ -8,7 +8,8 @@ Source: cel-go interpreter/interpretable.go (evalFold, folder).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.cel import values
 from dra_driver.cel.exact.attributes import Frame, Run
@@ -65,8 +66,7 @@ def alternative(first: Run, second: Run, *, unwraps: bool) -> Run:
     return run
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """A comprehension (cel-go: evalFold, folder). `place` is the slot of the accumulator; the variables have the next two slots.
 
     Without a condition it never stops early.

@@ -9,8 +9,9 @@ iterations than the cost estimate assumed (see costs/turns.py).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from dra_driver.cel import values
 from dra_driver.cel.fast.writer import Code, Form, Unsupported, Writer, as_bool
@@ -64,8 +65,7 @@ def _bind(writer: Writer, expr: Comprehension, write: Write) -> Code:
 # --- what a loop goes over --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(Struct, frozen=True):
     """`for {targets} in {over}`. `check` is the condition that the loop has few iterations."""
 
     targets: str

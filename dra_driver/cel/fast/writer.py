@@ -8,9 +8,10 @@ literal, a call, or text in parentheses. Python's parser limits nested parenthes
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count
+
+from msgspec import Struct, field
 
 from dra_driver.cel import values
 from dra_driver.cel.checked_ast import CheckedAst
@@ -79,8 +80,7 @@ def form_of(type_: Type) -> Form:
     return _FORMS.get(type_.kind) or _NAMED_FORMS.get(type_.name, Form.ANYTHING)
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(Struct, frozen=True):
     """One operand of Python text: its form, the form of its elements, and its value if the operand is `constant`."""
 
     text: str
@@ -97,8 +97,7 @@ _EXACT: dict[str, Callable[..., object]] = {
 }
 
 
-@dataclass(slots=True)
-class Writer:
+class Writer(Struct):
     """The state while the function of one expression is written."""
 
     checked: CheckedAst

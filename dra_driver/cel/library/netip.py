@@ -5,7 +5,7 @@ Python's ipaddress accepts other texts and has other messages.
 Source: Go's package net/netip.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from dra_driver.cel import work
 from dra_driver.cel.golang import quote
@@ -21,8 +21,7 @@ class AddressError(ValueError):
     """The text is no address. The message is Go's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """An address with 32 or 128 bits. `zone` is the text behind the percent sign."""
 
     number: int

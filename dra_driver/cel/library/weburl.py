@@ -6,8 +6,9 @@ bytes need not be UTF-8.
 Source: Go's package net/url.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from dra_driver.cel import golang
 from dra_driver.cel.library import netip
@@ -35,8 +36,7 @@ class UrlError(ValueError):
     """The text is no URL. The message is Go's."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebUrl:
+class WebUrl(Struct, frozen=True):
     """The unescaped parts of a URL. `raw_path` and `raw_fragment` are the original text if it is not the default escaping."""
 
     scheme: str = ""

@@ -7,7 +7,9 @@ change of the condition that makes it true for this device.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.cel.reasons.paths import DevicePath, children, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import presence
@@ -51,8 +53,7 @@ _TEXT_TESTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FalseCondition:
+class FalseCondition(Struct, frozen=True):
     """A condition that is false for a device.
 
     `part` is the text of the condition, `found` the reason why it is false. `relaxed` is the smallest change of the condition
@@ -70,8 +71,7 @@ class FalseCondition:
     typo: tuple[DevicePath, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FailingCondition:
+class FailingCondition(Struct, frozen=True):
     """A condition whose evaluation ends with an error on a device.
 
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
@@ -101,8 +101,7 @@ class PartTexts:
         return known
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
+class _Operand(Struct, frozen=True):
     """One side of a comparison: its name, and its value on this device ("" for a constant).
 
     `text` is the CEL literal, if the side is a text.

@@ -6,8 +6,9 @@ devices with equal values at these paths have the same result. So one evaluation
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from dra_driver.cel.syntax.ast import (
     Call,
@@ -26,8 +27,7 @@ DeviceField = Literal["driver", "attributes", "capacity", "allowMultipleAllocati
 _INDEX = ("_[_]", "_[?_]")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DevicePath:
+class DevicePath(Struct, frozen=True, order=True):
     """A read of a device in an expression: `device.driver`, or `device.attributes["domain"].name`."""
 
     kind: DeviceField

@@ -2,8 +2,9 @@
 """How is an expression rewritten with another name at a path, or with a check that a path exists?"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from typing import Any, TypeVar
+
+from msgspec.structs import fields, replace
 
 from dra_driver.cel.reasons.paths import DevicePath, domain_of, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, ParsedAst, Select, StructField

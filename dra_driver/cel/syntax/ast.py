@@ -8,7 +8,8 @@ Source: cel-go common/ast/expr.go.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
 class Uint(int):
@@ -20,24 +21,21 @@ class Uint(int):
 ConstantValue = bool | int | Uint | float | str | bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A literal of a simple type."""
 
     id: int
     value: ConstantValue
 
 
-@dataclass(frozen=True, slots=True)
-class Identifier:
+class Identifier(Struct, frozen=True):
     """A name. A leading dot is part of it."""
 
     id: int
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+class Select(Struct, frozen=True):
     """`operand.field`, or has(operand.field) if `test_only`."""
 
     id: int
@@ -46,8 +44,7 @@ class Select:
     test_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call `function(args)` or `target.function(args)`. An operator is a call, too."""
 
     id: int
@@ -56,8 +53,7 @@ class Call:
     target: "Expr | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListLiteral:
+class ListLiteral(Struct, frozen=True):
     """`[a, ?b]`. `optional_indices` are the indices of the elements with a question mark."""
 
     id: int
@@ -65,8 +61,7 @@ class ListLiteral:
     optional_indices: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class MapEntry:
+class MapEntry(Struct, frozen=True):
     """An entry of a map literal: `key: value`, or `?key: value` if `optional`."""
 
     id: int
@@ -75,16 +70,14 @@ class MapEntry:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MapLiteral:
+class MapLiteral(Struct, frozen=True):
     """A map literal `{k: v}`."""
 
     id: int
     entries: tuple[MapEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StructField:
+class StructField(Struct, frozen=True):
     """A field of a message literal: `field: value`, or `?field: value` if `optional`."""
 
     id: int
@@ -93,8 +86,7 @@ class StructField:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StructLiteral:
+class StructLiteral(Struct, frozen=True):
     """A message literal `Type{field: value}`."""
 
     id: int
@@ -102,8 +94,7 @@ class StructLiteral:
     fields: tuple[StructField, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Comprehension:
+class Comprehension(Struct, frozen=True):
     """A loop over `iter_range`, to which the parser expands macros.
 
     `accu_var` starts as `accu_init`. Each iteration sets it to `loop_step`, as long as `loop_condition` is true. The value
@@ -127,8 +118,7 @@ Expr = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedAst:
+class ParsedAst(Struct, frozen=True):
     """A parsed expression.
 
     `offsets` has the position of each node, as an index of code points. `macros` has the original call of each expanded

@@ -11,7 +11,9 @@ Source: cel-go parser/macro.go, cel/library.go, ext/bindings.go, ext/comprehensi
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.cel import work
 from dra_driver.cel.declarations import declarations
@@ -52,8 +54,7 @@ class TooManyNodesError(Exception):
     """The expansion of the macros exceeds MAX_NODES."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Struct, frozen=True):
     """The four parts of a comprehension: accu_init, loop_condition, loop_step and result."""
 
     start: Expr

@@ -5,7 +5,8 @@ Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources (PreF
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.explain.claim_request import ClaimRequest, requests_in
@@ -35,8 +36,7 @@ _LABELS_SINCE = 33
 """The minor version of Kubernetes since which a namespace needs a label for admin access."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimFacts:
+class ClaimFacts(Struct, frozen=True):
     """A claim that the pod needs, and the `problems` that keep the pod from using it. They do not go away by themselves."""
 
     wanted: WantedClaim

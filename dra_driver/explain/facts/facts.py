@@ -5,8 +5,9 @@ The facts are made once for a pod or claim in a cluster. The later steps read on
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from dra_driver.explain.claim_request import ClaimRequest, requests_in
 from dra_driver.explain.facts.claim_problems import NO_ALLOCATION
@@ -23,8 +24,7 @@ from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.gates import ALLOCATION
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True):
     """The facts about one node.
 
     `claims` have to be allocated if the pod goes there. `ruled_out` are the reasons why the pod cannot use any devices there,

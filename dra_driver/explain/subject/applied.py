@@ -2,10 +2,10 @@
 """Which pods and claims do manifests describe? They are explained in a cluster to which the manifests are already applied."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.errors import Permanent

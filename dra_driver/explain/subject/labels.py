@@ -6,7 +6,8 @@ Source: k8s.io/apimachinery pkg/labels/selector.go.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.model.api.policy import LabelSelectorRequirement
 
@@ -23,8 +24,7 @@ class BadSelector(ValueError):
     """The text is no label selector."""
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelSelector(Struct, frozen=True):
     """All requirements must hold; `text` is how the user wrote them."""
 
     text: str = ""

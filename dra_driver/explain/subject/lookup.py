@@ -3,8 +3,9 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.names import full_name
@@ -18,8 +19,7 @@ _VERY_NEAR = 0.8
 Found = TypeVar("Found", ResourceClaim, ResourceClaimTemplate, Pod, Namespace)
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """The cluster in which a name is searched; `recorded` if its state comes from a file."""
 
     state: ClusterState

@@ -6,10 +6,10 @@ unknown field is refused: it is most often a typo, and the field that the author
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.readable import bad_quantity
@@ -49,8 +49,7 @@ Given = ApiValue | Workload
 _Key = tuple[object, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """The objects that `explain` uses, and a sentence for each ignored object that may change the answer (`passed_over`)."""
 
     objects: tuple[Given, ...]

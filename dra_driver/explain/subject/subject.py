@@ -2,7 +2,8 @@
 """What does the user ask about (the subject: by name, or in manifests), and which pod and claims are that?"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
 from dra_driver.explain.subject.workloads import Workload
@@ -13,8 +14,7 @@ from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 
 
-@dataclass(frozen=True, slots=True)
-class NewNode:
+class NewNode(Struct, frozen=True):
     """A node that the cluster does not have: one like the machine `profile`. The report says whether it would help."""
 
     profile: str
@@ -22,32 +22,28 @@ class NewNode:
     slices: tuple[ResourceSlice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PodSubject:
+class PodSubject(Struct, frozen=True):
     """A pod of the cluster."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimSubject:
+class ClaimSubject(Struct, frozen=True):
     """A claim of the cluster."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateSubject:
+class TemplateSubject(Struct, frozen=True):
     """A template of the cluster; `explain` answers for a claim made from the template."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadSubject:
+class WorkloadSubject(Struct, frozen=True):
     """A workload of the cluster, such as a Deployment; `explain` answers for those of its pods that have no node yet."""
 
     kind: str
@@ -60,8 +56,7 @@ class WorkloadSubject:
         return f"{self.kind.lower()} {self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class PendingSubject:
+class PendingSubject(Struct, frozen=True):
     """All pods that have no node yet and ask for devices: of the namespace, or of all if it is ""; with `labels` only those that match."""
 
     namespace: str
@@ -75,8 +70,7 @@ class PendingSubject:
         return f"pending pods of {where}{chosen}"
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestSubject:
+class ManifestSubject(Struct, frozen=True):
     """Decoded objects of YAML or JSON files.
 
     `namespace` is used for objects that name none; `source` is the name of all files together in messages, and `files` has the file of
@@ -102,8 +96,7 @@ ManyPods = WorkloadSubject | PendingSubject
 """What has a report for each of its pods that have no node."""
 
 
-@dataclass(frozen=True, slots=True)
-class WantedClaim:
+class WantedClaim(Struct, frozen=True):
     """One claim that the subject needs; `claim` is None if its spec is not known.
 
     `exists`: the claim exists in the cluster; if not, `origin` says what the claim is made from. `for_this_pod`: the resource claim
@@ -120,8 +113,7 @@ class WantedClaim:
     not_made_yet: ClaimMissing | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """The pod to explain, with its claims. If there is no pod (`pod` is None), the claims themselves are explained.
 
     `state` is the cluster plus the objects of the manifests. `live`: the pod exists in the cluster. `passed_over` names the objects
@@ -141,8 +133,7 @@ class Resolved:
         return self.pod.spec.node_name if self.pod is not None and self.live else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPod(Resolved):
+class ResolvedPod(Resolved, frozen=True):
     """A pod to explain; with `workload`, one of the workload's pods."""
 
     pod: Pod

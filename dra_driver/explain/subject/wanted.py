@@ -5,9 +5,8 @@ If a claim does not exist yet, this module builds it from its template, as the r
 Source: k8s.io/kubernetes pkg/controller/resourceclaim, k8s.io/dynamic-resource-allocation/resourceclaim (Name).
 """
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from dra_driver.explain.names import full_name
 from dra_driver.explain.subject.lookup import find

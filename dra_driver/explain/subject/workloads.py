@@ -3,11 +3,11 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.explain.subject.manifest_kinds import WORKLOADS
 from dra_driver.model.api.core import Pod, Toleration
@@ -55,8 +55,7 @@ _TOLERATED_BY_DAEMONS = tuple(
 """The tolerations that the DaemonSet controller adds to each of its pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """A workload makes equal pods: `count` pods at a time, or, with `per_node`, one pod on each node that takes the pod."""
 
     kind: str

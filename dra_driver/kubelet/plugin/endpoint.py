@@ -14,9 +14,9 @@ removed the socket. Each registration has a socket with a new name, and the old 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Event
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import Fatal
@@ -36,8 +36,7 @@ STEADY_SECONDS = 30.0
 _LONGEST_WAIT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What all endpoints of a process share. `wake` is called when the kubelet has left a stream: then `look` has something to do."""
 
     place: Place
@@ -190,8 +189,7 @@ class Endpoint:
             self._parts.log.warning("plugin_not_registered", resource=self._resource, reason=reason)
 
 
-@dataclass(slots=True)
-class _Socket:
+class _Socket(Struct):
     """A socket of an endpoint. `left`: a stream has ended. `used`: the kubelet may know its path."""
 
     server: SocketServer

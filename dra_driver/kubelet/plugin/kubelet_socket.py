@@ -3,12 +3,12 @@
 
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import grpc
+from msgspec import Struct
 
 from dra_driver.kubelet.pb import deviceplugin_v1beta1_pb2 as pb
 from dra_driver.kubelet.sockets import text_of
@@ -21,8 +21,7 @@ DEADLINE_SECONDS = 15.0
 _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
 
 
-@dataclass(frozen=True, slots=True)
-class SocketIdentity:
+class SocketIdentity(Struct, frozen=True):
     """Which file a socket is. An inode number alone is used again."""
 
     inode: int

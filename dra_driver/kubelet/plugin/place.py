@@ -7,9 +7,10 @@ import re
 import secrets
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2s
 from pathlib import Path
+
+from msgspec import Struct
 
 from dra_driver.kubelet.plugin.kubelet_socket import KubeletSocket
 from dra_driver.kubelet.sockets import PATH_LIMIT_BYTES
@@ -19,8 +20,7 @@ _AFTER = re.compile(r"-[0-9a-f]{8}\.sock")
 _AFTER_LENGTH = len("-12345678.sock")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The kubelet's folder of device plugins, the socket of the kubelet in it, and the driver that makes sockets there."""
 
     kubelet: KubeletSocket

@@ -2,8 +2,9 @@
 """A metric with its series, and what a table of names has for each metric of a device."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.ids import DriverName, NodeName, PoolName
@@ -17,8 +18,7 @@ HERTZ_OF_MHZ = 1_000_000
 PERCENT = 100.0
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """One metric. A counter's name is written without `_total`, which the text format adds."""
 
     name: str
@@ -32,8 +32,7 @@ class Family:
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where the devices are, for labels."""
 
     driver: DriverName
@@ -41,8 +40,7 @@ class Place:
     node: NodeName
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A device with what was measured on it not long ago, and who has it: what all of its holders have in common."""
 
     device: AllocatableDevice
@@ -58,8 +56,7 @@ Values = Callable[[DeviceUsage], Iterable[Series]]
 LabelsOf = Callable[[Measured, Place], Labels]
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """One line in a table of names: `values` are the series of one device, with their own labels."""
 
     name: str

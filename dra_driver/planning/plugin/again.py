@@ -2,7 +2,8 @@
 """Rows for units that pods have already: after a reboot, after the state was lost, or from another plugin."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId

@@ -6,10 +6,11 @@ leases, the same steps, and the same table of owners refuses a second owner. Wha
 checkpoint tells that afterwards (`dra_driver.services.plugin.holders`).
 """
 
+import dataclasses
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import Claim, ClaimRef
@@ -59,8 +60,7 @@ def claim_of(
     return Claim(ref, results, resource.configs, unnamed_users=True)
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateCall:
+class AllocateCall(Struct, frozen=True):
     """A call for units of a resource, as the claim that `claim_of` made of it. Without `hooks` its containers cannot have any. Its row keeps
     `begun`, for a process that did not answer the call itself.
     """
@@ -99,7 +99,7 @@ def _steps(steps: Sequence[Step], call: AllocateCall) -> tuple[Step, ...]:
     leases = [step.lease for step in steps if isinstance(step, ConfigureDevice)]
     return (
         *(MarkStarted(replace(row, users=Users(call=call.begun))) for row in rows),
-        *(ConfigureDevice(replace(lease, hooks=call.hooks)) for lease in leases),
+        *(ConfigureDevice(dataclasses.replace(lease, hooks=call.hooks)) for lease in leases),
     )
 
 
@@ -123,7 +123,7 @@ def _sharable(inventory: Inventory, shared: Collection[DeviceName]) -> Inventory
         else device
         for device in inventory.devices
     )
-    return replace(inventory, devices=devices)
+    return dataclasses.replace(inventory, devices=devices)
 
 
 def _asked(resource: PluginResource) -> str:

@@ -6,7 +6,8 @@ device that the driver would not publish is not offered.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.claim import OpaqueConfig
@@ -20,8 +21,7 @@ Report = Callable[[ResourceProblem], None]
 _NO_STEP = "the device is not offered through the device plugin API; offer it through DRA"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A device as it was found, and as it is published."""
 
     found: AllocatableDevice
@@ -34,8 +34,7 @@ class Candidate:
         return value if isinstance(value, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """The devices of one resource, before it is decided how they are shared. `device_class` is "" for a customary name.
 
     `blocked` are devices that would be in the group, if no device of an earlier group were the same hardware.

@@ -2,7 +2,8 @@
 """Which devices does each DeviceClass get? The first class that selects a device gets it, so the order of the classes counts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.cel.compile import Selector
 from dra_driver.cel.device import DeviceValue
@@ -23,8 +24,7 @@ _GUARD = (
 _Ask = Callable[[Sequence[Selector], Candidate], bool | Failure]
 
 
-@dataclass(frozen=True, slots=True)
-class _Good:
+class _Good(Struct, frozen=True):
     """A class without mistakes."""
 
     name: str

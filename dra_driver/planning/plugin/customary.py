@@ -8,7 +8,8 @@ Source: NVIDIA/k8s-device-plugin internal/rm/device_map.go; ROCm/k8s-device-plug
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.model.ids import DriverName, ResourceName
 from dra_driver.model.plugin_policy import MigStrategy, PluginPolicy
@@ -24,8 +25,7 @@ _XE = ("Xe2", "Xe3")
 _CHOICE = ("devicePlugin", "migStrategy")
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     policy: PluginPolicy
     driver: DriverName
     report: Report

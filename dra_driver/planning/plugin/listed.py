@@ -8,7 +8,8 @@ a container has stays in the list when its device has vanished, so that its pod 
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.health import HealthStatus
@@ -89,8 +90,7 @@ class Listing:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _OfDevice:
+class _OfDevice(Struct, frozen=True):
     """What is the same for all units of a device; one that is not in the inventory is not `well`. `owned` are the shares that have an owner,
     NO_SHARE among them if that owns the whole device. `free`: nothing else keeps the device from a container that does not have it.
     """

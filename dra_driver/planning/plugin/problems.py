@@ -3,8 +3,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from dra_driver.model.plugin import RESOURCE_PATTERN
 
@@ -14,8 +15,7 @@ LONGEST_NAME = 63
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceProblem:
+class ResourceProblem(Struct, frozen=True):
     """A part of a class, of a sharing rule or of the node that cannot be offered; everything else is.
 
     `where` is the object ("DeviceClass gpu, classes.yaml document 2"), `field` the path in it, `found` what is wrong there, and `action`

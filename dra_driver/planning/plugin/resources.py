@@ -9,9 +9,10 @@ A class that is wrong costs only itself: all others are offered, and a ResourceP
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import is_
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from dra_driver.model.ids import DriverName, ResourceName
 from dra_driver.model.inventory import Inventory
@@ -28,8 +29,7 @@ from dra_driver.planning.plugin.sharing import shared
 from dra_driver.planning.slices import plan_pool
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """What this node offers, and a problem for everything that it does not offer because something is wrong.
 
     A resource without a unit is not among `resources`, because the name may be that of another plugin on this node. `empty` says for each

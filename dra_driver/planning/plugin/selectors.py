@@ -9,8 +9,9 @@ takes may still need seconds for each device. A plan is made again every few sec
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from dra_driver.cel.compile import Selector, compile_selector
 from dra_driver.cel.device import DeviceValue
@@ -27,24 +28,21 @@ _STORED = Environment(kind="StoredExpressions")
 _LOST = "the class offers nothing, all others do"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The evaluation of one selector of a class failed on a device."""
 
     index: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrong:
+class _Wrong(Struct, frozen=True):
     """Why an expression cannot be a selector, and what to write."""
 
     found: str
     action: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     published: Device
     answer: bool | Failure
 

@@ -9,7 +9,8 @@ that others use although nobody wanted this.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.model.ids import ResourceName
 from dra_driver.model.inventory import Inventory
@@ -28,8 +29,7 @@ _FEWEST_REPLICAS = 2
 _WHOLE = "the rule is not carried out, and each device is one unit"
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     inventory: Inventory
     ids: UnitIds
     packed: bool

@@ -7,8 +7,9 @@ The state refuses a second owner in any case, but this refusal costs a pod a min
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName, ResourceName
@@ -22,8 +23,7 @@ _NOTHING: Mapping[DeviceName, frozenset[Piece]] = MappingProxyType({})
 _OTHER = {Path.DRA: Path.DEVICE_PLUGIN, Path.DEVICE_PLUGIN: Path.DRA}
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """The API through which each device is offered; a device that is not there is offered through none.
 
     `reasons` has a sentence for each device that is not where it shall be.

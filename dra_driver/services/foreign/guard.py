@@ -16,12 +16,13 @@ service looks at them after each write of the checkpoint, and every few seconds.
 One thing cannot be prevented: the foreign plugin gives out a device that a pod already has through this driver. That is told by an Event.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from threading import Event, Lock
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError, Permanent
@@ -52,8 +53,7 @@ LOOK_SECONDS = 2.0  # while a foreign pod may run
 IDLE_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignInputs:
+class ForeignInputs(Struct, frozen=True):
     """What this driver knows itself. `rows` are those of the state; `offered` are the units of each resource that it offers by the device
     plugin API.
     """
@@ -64,8 +64,7 @@ class ForeignInputs:
     divided: Divided
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """What one look has found."""
 
     resources: Collection[ForeignResource]
@@ -280,7 +279,7 @@ def without_held(
         held = {device for device, one in kept().items() if one.held}
         if resource is None or not held:
             return resource
-        return replace(
+        return dataclasses.replace(
             resource, units=tuple(one for one in resource.units if one.device not in held)
         )
 

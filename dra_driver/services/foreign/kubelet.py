@@ -6,8 +6,9 @@ allocatable now; they are asked when the lists of the plugins have changed, and 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from dra_driver.model.ids import PodUid, ResourceName
 from dra_driver.model.plugin import KubeletCheckpoint, PodUnits
@@ -20,8 +21,7 @@ ASK_SECONDS = (
 FORGOTTEN_SECONDS = 300.0  # the kubelet waits so long for a plugin to come back
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignWitnesses:
+class ForeignWitnesses(Struct, frozen=True):
     """What the kubelet and the kernel tell. `checkpoint` comes with the version of its file; `allocatable` are healthy units by resource;
     `active` are the units of active pods; `presence` is None if the admin does not want the cgroups to be the proof.
     """

@@ -7,10 +7,10 @@ has ended if the kubelet lists its units for no active pod, some seconds after i
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
@@ -39,8 +39,7 @@ class Memory(Protocol):
         """Replace them. Raises DriverError."""
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """A pod with units of a resource. `ended`: proven; it stays here as long as the checkpoint names it."""
 
     units: frozenset[UnitId]

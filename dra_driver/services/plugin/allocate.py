@@ -7,9 +7,10 @@ waits only shortly for a device that a container is about to leave.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
+
+from msgspec import Struct, field
 
 from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.cdi import ContainerEdits
@@ -41,8 +42,7 @@ WAIT_SECONDS = 3.0  # for a device whose last container ends
 LOOK_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """How a container gets its devices: `make` turns container edits and CDI names of a call into the kubelet's answer. Without `hooks` it can
     pass on none.
     """
@@ -51,8 +51,7 @@ class Answers:
     hooks: bool = True
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     """An Allocate call: what it asks for, what it has found, and its times. `left` are the units that it does not have yet."""
 
     ref: ClaimRef

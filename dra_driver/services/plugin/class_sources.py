@@ -5,9 +5,9 @@ A cluster may serve DeviceClasses although a node has no DRA yet. On a cluster w
 the folder is noticed within LOOK_SECONDS; the cluster is asked every minute. What was known last stays while something cannot be read.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from threading import Event, Lock
@@ -102,7 +102,7 @@ class ClassSources:
         content = mounted_folder.read(self._folder)
         if not content.listed:
             # Nobody knows whether a class is in it: the vendors' names would be a guess.
-            return replace(self._in_files, problems=content.problems, meant=True)
+            return dataclasses.replace(self._in_files, problems=content.problems, meant=True)
         return classes_in(content, self._in_files.texts)
 
     def _cluster(self) -> ClassesFound:

@@ -19,10 +19,10 @@ force), the row is held: its units are listed as unhealthy, so that the kubelet 
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
@@ -52,8 +52,7 @@ FORGOTTEN = "the kubelet does not list its pod any more"
 REUSED = "the kubelet gives its units to another container"
 
 
-@dataclass(frozen=True, slots=True)
-class Witnesses:
+class Witnesses(Struct, frozen=True):
     """What the kubelet and the kernel tell. `checkpoint` comes with the version of its file, which differs after each write; `pods` are
     the pods with a cgroup; `active_units` are the units of a resource that active pods have. `kubelet` tells one kubelet process from the next
     one; None while none serves pod-resources.
@@ -65,8 +64,7 @@ class Witnesses:
     kubelet: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(Struct, frozen=True):
     """The pod of this row gets its units a second time; another container of it answers for them."""
 
     row: PreparedClaim

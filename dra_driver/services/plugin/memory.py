@@ -6,15 +6,15 @@ starts from that, and counts all times from when it saw the row first, so it wai
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from threading import Lock
+
+from msgspec import Struct
 
 from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.model.state import CallBegun, PreparedClaim
 
 
-@dataclass(slots=True)
-class Remembered:
+class Remembered(Struct):
     """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
 
     `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A

@@ -5,13 +5,14 @@
 kubelet's calls run on the threads of its server.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Protocol
 
 import structlog
+from msgspec import Struct
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
@@ -53,8 +54,7 @@ class OwnedStore(Protocol):
         """Read without a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginInputs:
+class PluginInputs(Struct, frozen=True):
     """What the resources are made of. `planned` returns the resources of an inventory, by the classes and the policy of now. `here` returns the devices
     that are offered through this API now, for rows and the hardware that their devices have; others are listed only for containers that have them.
     `foreign` returns the devices that somebody else's plugin gives out.
@@ -181,7 +181,9 @@ class PluginResources:
 def _known(resource: PluginResource, listed: Collection[ListedUnit]) -> PluginResource:
     """The resource with its units that are listed: the others are offered on the other path, and a call that comes late must not get them."""
     ids = {unit.id for unit in listed}
-    return replace(resource, units=tuple(unit for unit in resource.units if unit.id in ids))
+    return dataclasses.replace(
+        resource, units=tuple(unit for unit in resource.units if unit.id in ids)
+    )
 
 
 def _left(planned: Resources, kept: Collection[ResourceName]) -> Iterator[PluginResource]:

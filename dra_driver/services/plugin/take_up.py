@@ -7,11 +7,11 @@ and no row knows them, the driver reserves them: the state was lost, or a vendor
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
 import structlog
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError

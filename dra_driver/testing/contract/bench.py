@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of a backend's promises work with: hardware, a backend for it, and leases of its devices."""
 
+import dataclasses
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from dra_driver.backends.base import Backend, config_kinds_of
 from dra_driver.model.cdi import ContainerEdits
@@ -50,8 +52,7 @@ class NothingToTest(Exception):
     """This backend has nothing that the promise is about, or its author gave no function for it."""
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(Struct, frozen=True):
     """One promise, as a sentence, and its test. The test raises BrokenPromise or NothingToTest."""
 
     sentence: str
@@ -65,8 +66,7 @@ def no_hardware(_folder: Path) -> None:
     """Make nothing: the backend under test invents its devices."""
 
 
-@dataclass(frozen=True)
-class Bench:
+class Bench(Struct, frozen=True):
     """The functions that the author of the backend gave (`dra_driver.testing.contract`), and an empty folder."""
 
     make: Callable[[Path], Backend]
@@ -127,8 +127,7 @@ class Bench:
         return given or (next(defaults, DeviceConfig()),)
 
 
-@dataclass
-class Machine:
+class Machine(Struct):
     """Hardware in a folder, and the backend that works on it now. A call that fails is a broken promise."""
 
     bench: Bench
@@ -254,7 +253,7 @@ def bare(lease: Lease) -> Lease:
 
 def beside(lease: Lease) -> Lease:
     """The lease while another one has a part of the same hardware."""
-    return replace(lease, is_alone=False)
+    return dataclasses.replace(lease, is_alone=False)
 
 
 def _consumed(device: AllocatableDevice) -> Mapping[str, str]:

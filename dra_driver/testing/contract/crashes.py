@@ -2,7 +2,8 @@
 """Promises about crashes: whatever a dead process has begun is undone by `reset`, asked by the next process."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.backends.base import Backend
 from dra_driver.model.lease import Lease
@@ -22,8 +23,7 @@ MOST_LINES = 150  # of one call; of a longer one so many are chosen, at equal di
 _UNDO = "undo each step that was begun: find it in the hardware, not in what the driver remembers"
 
 
-@dataclass(frozen=True)
-class _Story:
+class _Story(Struct, frozen=True):
     """A lease, and the leases that are set up before it and stay."""
 
     lease: Lease

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Promises about one lease: what `configure` sets up, `reset` undoes, also twice, late, or without knowing all."""
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dra_driver.errors import DriverError
 from dra_driver.model.cdi import ContainerEdits
@@ -99,7 +99,7 @@ def vanished(bench: Bench) -> None:
     for machine, lease in _cases(bench):
         before = machine.settings()
         for name in _STRANGERS:
-            machine.reset(replace(lease, device=name))
+            machine.reset(dataclasses.replace(lease, device=name))
             machine.expect(before, f"reset of device {name}", "touch no other device")
         if bench.vanish is None:
             continue
@@ -120,7 +120,7 @@ def vanished(bench: Bench) -> None:
 def admin(bench: Bench) -> None:
     """Another claim may use the device while an admin looks at it."""
     for machine, lease in _cases(bench):
-        looking = replace(lease, claim_uid=OTHER, admin_access=True)
+        looking = dataclasses.replace(lease, claim_uid=OTHER, admin_access=True)
         action = "with lease.admin_access, return the edits only"
         for state in ("free", "set up for a claim"):
             before = machine.settings()
@@ -137,7 +137,7 @@ def running(bench: Bench) -> None:
         edits = machine.configure(lease)
         before = machine.settings()
         machine.restart()
-        told = replace(lease, may_run=True)
+        told = dataclasses.replace(lease, may_run=True)
         action = "with lease.may_run, change nothing and return the same edits"
         same(machine.configure(told), edits, f"configure({named(told)})", action)
         machine.expect(before, f"configure({named(told)})", action)

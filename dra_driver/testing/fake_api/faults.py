@@ -9,11 +9,11 @@ every verb or resource.
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request that arrived; `client` is the address of the client's end of the connection."""
 
     verb: str
@@ -23,8 +23,7 @@ class Request:
     client: tuple[str, int] = ("", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Send this status, headers and body, and do not carry out the request."""
 
     status: int
@@ -32,27 +31,23 @@ class Answer:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """Close the connection without an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Wait until the event is set or the server stops, then carry out the request."""
 
     until: threading.Event
 
 
-@dataclass(frozen=True, slots=True)
-class CutWatch:
+class CutWatch(Struct, frozen=True):
     """Send half of an event's line, then end the watch: normally, or by a reset of the connection."""
 
     clean: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class WatchLine:
+class WatchLine(Struct, frozen=True):
     """Send this line as a watch event, in pieces of `piece` bytes, then go on."""
 
     line: bytes
@@ -77,8 +72,7 @@ def refusal(code: int, *, retry_after: int | None = None) -> Answer:
     return Answer(code, headers, json.dumps(body).encode())
 
 
-@dataclass(slots=True)
-class _Queued:
+class _Queued(Struct):
     what: Misbehaviour
     verb: str
     resource: str
@@ -86,8 +80,7 @@ class _Queued:
     passes: int
 
 
-@dataclass(slots=True)
-class Faults:
+class Faults(Struct):
     """The faults that no request got yet. Safe to use from several threads."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)

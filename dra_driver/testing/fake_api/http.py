@@ -12,12 +12,13 @@ import struct
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from threading import Event, Lock
 from typing import Any, cast
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.cluster import GATES_PATH
@@ -44,8 +45,7 @@ JSON = {"Content-Type": "application/json"}
 TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
-@dataclass(slots=True)
-class Cluster:
+class Cluster(Struct):
     """The values that all connections share."""
 
     versions: tuple[str, ...]

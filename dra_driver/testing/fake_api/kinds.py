@@ -7,8 +7,9 @@ differs: it has `devices[].basic`, and requests without `exactly`.
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.api.workload import PLURALS
@@ -32,8 +33,7 @@ _EXACT_FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceKind:
+class ResourceKind(Struct, frozen=True):
     """One kind of object.
 
     `selectable` are the field selectors that the real server accepts besides metadata.name. `immutable` are the fields that an

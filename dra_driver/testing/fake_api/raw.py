@@ -10,9 +10,10 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Self
+
+from msgspec import Struct
 
 from dra_driver.testing.fake_api.kinds import Object
 
@@ -27,8 +28,7 @@ _MARK = "\N{OBJECT REPLACEMENT CHARACTER}raw-json-"
 _MARKED = re.compile(json.dumps(_MARK)[:-1].replace("\\", "\\\\").encode() + rb'(\d+)"')
 
 
-@dataclass(frozen=True, slots=True)
-class RawJson:
+class RawJson(Struct, frozen=True):
     """A JSON object as bytes. A copy of it is the same object, because it never changes."""
 
     content: bytes

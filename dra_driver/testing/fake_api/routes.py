@@ -2,9 +2,10 @@
 """How are the path and the query of a Kubernetes API request parsed?"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from msgspec import Struct
 
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.testing.fake_api.kinds import KINDS, OTHER_GROUPS, Object, ResourceKind
@@ -13,8 +14,7 @@ from dra_driver.testing.fake_api.store import Refused
 SUBRESOURCES = ("", "status", "binding")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A path below a served version; `name` is empty for a collection."""
 
     kind: ResourceKind
@@ -24,8 +24,7 @@ class Route:
     subresource: str
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """The parameters of a list, watch or deletion."""
 
     watch: bool

@@ -8,8 +8,9 @@ causes of a refusal. tests/contract checks every rule against this fake and agai
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from dra_driver.model.quantity import Quantity
 
@@ -34,8 +35,7 @@ _KINDS_OF_VALUE = ("int", "bool", "string", "version", "ints", "bools", "strings
 _NODE_SELECTIONS = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One entry of a refusal's `details.causes`."""
 
     field: str

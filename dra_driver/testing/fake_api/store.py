@@ -14,9 +14,10 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from dra_driver.testing.fake_api.kinds import KINDS, Object, ResourceKind, fill_in
 from dra_driver.testing.fake_api.rules import (
@@ -30,8 +31,7 @@ from dra_driver.testing.fake_api.rules import (
 Matcher = Callable[[Object], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One write in the history. `before` is None for a creation, `after` is None for a deletion."""
 
     version: int
@@ -41,8 +41,7 @@ class Change:
     last: Object
 
 
-@dataclass(frozen=True, slots=True)
-class Preconditions:
+class Preconditions(Struct, frozen=True):
     """The UID and the resource version that an object must have to be deleted."""
 
     uid: str | None = None
@@ -105,8 +104,7 @@ def expired(message: str) -> Refused:
     return Refused(410, "Expired", message)
 
 
-@dataclass(slots=True)
-class Store:
+class Store(Struct):
     """All objects of the cluster. `dropped_fields` are paths that the store silently removes from every write, as for a feature gate that is off."""
 
     condition: threading.Condition = field(default_factory=threading.Condition)

@@ -2,8 +2,9 @@
 """The verbs of the Kubernetes API: each is a function from a parsed request to an HTTP status and an object."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.testing.fake_api.apply import CONTENT_TYPE, applied_devices
@@ -18,8 +19,7 @@ MERGE_PATCHES = ("application/merge-patch+json", "application/strategic-merge-pa
 Result = tuple[int, Object]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """One parsed request: the `path` with its query, the route, and the body as bytes."""
 
     store: Store

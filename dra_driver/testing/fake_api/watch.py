@@ -6,8 +6,9 @@ A watch ends when its time is over, or when the server stops. If its version is 
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from threading import Event
+
+from msgspec import Struct
 
 from dra_driver.testing.fake_api.kinds import Object
 from dra_driver.testing.fake_api.routes import Query, Route, matcher
@@ -15,8 +16,7 @@ from dra_driver.testing.fake_api.store import Change, Store, event_type
 from dra_driver.testing.fake_api.verbs import served_form
 
 
-@dataclass(slots=True)
-class Watch:
+class Watch(Struct):
     """One watch; iterate over `events`. The caller handles Refused."""
 
     store: Store

@@ -6,8 +6,10 @@ Names, PCI IDs and total memory are those of real boards; of those at the end on
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.facts import MigProfile
 from dra_driver.testing.nvml import mig_tables
@@ -18,8 +20,7 @@ ATS = 2
 COMPUTE_ONLY, DISPLAY = 0x030200, 0x030000
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Board:
+class Board(Struct, frozen=True, kw_only=True):
     """What all GPUs of one product have in common. `links` is how they are joined in their usual server: "switch", "mesh", "pairs", "".
 
     `memory_mib` None: NVML reports no memory (NOT_SUPPORTED), because the GPU uses the memory of the CPU.

@@ -4,8 +4,9 @@
 import os
 import shutil
 import socket
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.facts import Node
 from dra_driver.testing.nvml import driver_files, elf
@@ -14,8 +15,7 @@ from dra_driver.testing.nvml.kernel_files import write
 HOOK = "usr/bin/nvidia-cdi-hook"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """Where an installation puts its files. The folders are below the driver root. `module` and `libraries` are the two halves of an
     installation: without one of them it is broken in one of the usual ways.
     """
@@ -54,8 +54,7 @@ BOTTLEROCKET = Layout(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True, kw_only=True):
     """What is installed. Without `library` and `nvidia_smi` there are stubs in their places."""
 
     layout: Layout

@@ -4,8 +4,9 @@
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.facts import DeviceFile, Gpu, Node
 
@@ -14,8 +15,7 @@ _FIRST_CAP = 3
 _SWITCH = 0x068000
 
 
-@dataclass(frozen=True, slots=True)
-class Majors:
+class Majors(Struct, frozen=True):
     """Major numbers of the character devices."""
 
     nvidia: int = 195

@@ -8,9 +8,9 @@ a node of several products joins `gpus` of each of them with `joined`.
 import itertools
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.facts import (
     Fabric,
@@ -41,8 +41,7 @@ _SLOTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """A release of the driver. Functions and fields that came later are missing in older ones."""
 
     version: str

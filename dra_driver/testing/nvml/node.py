@@ -3,10 +3,10 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.facts import DeviceFile, Installation, Node
 from dra_driver.testing.nvml.folders import bring_over
@@ -104,7 +104,7 @@ class MockNode:
         """Write the files of other facts, and if wanted of another layout: `become(facts, module=False)`."""
         self._driver = replace(
             self._driver,
-            layout=replace(self.layout, **layout),  # type: ignore[arg-type] # its own fields
+            layout=replace(self.layout, **layout),
             version=facts.system.driver_version,
             library=library or self._driver.library,
         )

@@ -15,13 +15,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.backends.registry import Loaded
 from dra_driver.cli import main as command_line

@@ -4,12 +4,13 @@
 `installed_in` makes the package: this file under another name, so that a driver finds it that was installed without this tree.
 """
 
+import dataclasses
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.backends.base import BackendContext
 from dra_driver.backends.partitions import MIG_80GB, divide
@@ -42,7 +43,7 @@ class ManyDevices(SimulatedBackend):
 
     def scan(self) -> Inventory:
         """All devices with their counter sets."""
-        return replace(super().scan(), counter_sets=self._sets)
+        return dataclasses.replace(super().scan(), counter_sets=self._sets)
 
 
 def small_partitions() -> Iterator[str]:

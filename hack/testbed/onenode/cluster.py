@@ -6,6 +6,7 @@ One object: start and stop it, talk to it, break parts of it. Its components are
 node, and the node's (containerd, kubelet, every container, the driver), which do not.
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +226,9 @@ class Cluster:
         shutil.rmtree(self.etcd_folder)
         self._binaries = build.build(version)
         self._gates.clear()
-        self.options = replace(self.options, version=version, feature_gates=feature_gates or {})
+        self.options = dataclasses.replace(
+            self.options, version=version, feature_gates=feature_gates or {}
+        )
         node_files.write_kubelet_yaml(self.root, version=version)
         self._start("etcd")
         wait_until(self._etcd_is_ready, f"etcd ({self.root}/log/etcd.log)")

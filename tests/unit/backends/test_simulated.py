@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated backend plays machines with real names and sizes, and falls ill on demand."""
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -571,8 +571,8 @@ def test_the_first_lease_of_a_gpu_switches_its_mode_on_and_the_last_one_off(
     made = SimulatedBackend(BackendContext("node-1", options))
     names = ("gpu-0-mig-1g-10gb-0", "gpu-0-mig-1g-10gb-1")
     for name, alone in zip(names, (True, False), strict=True):
-        made.configure(replace(a_lease(name), is_alone=alone))
-    made.reset(replace(a_lease(names[0]), is_alone=False))
+        made.configure(dataclasses.replace(a_lease(name), is_alone=alone))
+    made.reset(dataclasses.replace(a_lease(names[0]), is_alone=False))
     assert seen(journal).modes == {"gpu-0"}
     made.reset(a_lease(names[1]))
     assert seen(journal) == Seen()

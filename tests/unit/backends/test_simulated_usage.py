@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured on simulated devices."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.backends.base import BackendContext, usage_of
 from dra_driver.backends.simulated import SimulatedBackend, SimulatedOptions

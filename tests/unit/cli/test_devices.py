@@ -6,10 +6,10 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr, replace
 
 from dra_driver.backends.simulated import SimulatedBackend
 from dra_driver.cli.main import main
@@ -77,7 +77,7 @@ def test_a_device_of_a_wrong_shape_costs_one_line_and_a_backend_that_fails_anoth
 
     def scan(self: SimulatedBackend) -> Inventory:
         first, *others = whole(self).devices
-        object.__setattr__(first, "uuid", None)
+        force_setattr(first, "uuid", None)
         return Inventory((first, *others))
 
     monkeypatch.setattr(SimulatedBackend, "scan", scan)

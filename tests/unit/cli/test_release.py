@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`dra-driver release`: whose devices are given back on an admin's word, and whose never."""
 
+import dataclasses
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.cli.main import main
 from dra_driver.model.ids import DeviceName
@@ -15,7 +16,7 @@ from dra_driver.planning.unprepare import UNASKED
 from dra_driver.testing.builders import A_POOL, a_ref
 
 DEVICE = PreparedDevice(("gpu",), A_POOL, DeviceName("gpu-0"), (), "uuid")
-OTHER = replace(DEVICE, device=DeviceName("gpu-1"))
+OTHER = dataclasses.replace(DEVICE, device=DeviceName("gpu-1"))
 HELD = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z", unasked=True)
 ROW = PreparedClaim(a_ref("one"), Phase.STARTED, "boot-1", (DEVICE,), "", Users(("pod",)), HELD)
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples in the text format of Prometheus, also while the hardware hangs."""
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from dra_driver.daemon.sampled_metrics import SampledMetrics

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which threads sample, and that nothing is sampled that nobody can read."""
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from dra_driver.backends.base import BackendContext

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubelet's side of a node is judged, and what the driver has written there."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.doctor import kubelet
 from dra_driver.doctor.findings import Finding

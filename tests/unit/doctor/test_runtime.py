@@ -2,9 +2,9 @@
 """Whether a container runtime reads the driver's CDI files, judged from its configuration."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.doctor.runtime import judge, judge_version
 from dra_driver.model.host import RuntimeAnswer, RuntimeOnHost

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said of somebody else's slice."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import Device, ResourceSliceSpec
 from dra_driver.model.slices import SliceHolder, StoredSlice

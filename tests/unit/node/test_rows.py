@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A row says what was written, or that it does not."""
 
+import dataclasses
 import hashlib
 import json
 import sqlite3
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.ids import DeviceName, PodUid, ShareId
@@ -148,7 +149,9 @@ def test_a_row_without_leases_differs_from_one_whose_leases_are_all_undone() -> 
 
 
 def test_what_is_told_for_one_call_only_is_not_stored() -> None:
-    told = tuple(replace(lease, is_alone=False, may_run=True) for lease in CLAIM.leases or ())
+    told = tuple(
+        dataclasses.replace(lease, is_alone=False, may_run=True) for lease in CLAIM.leases or ()
+    )
     (read, _) = load_claim(dump_claim(replace(CLAIM, leases=told))).leases or ()
     assert (read.is_alone, read.may_run) == (True, False)
 

@@ -3,8 +3,9 @@
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users

@@ -8,10 +8,10 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What SQLite itself keeps from having two owners: devices, shares, and devices that are the same hardware."""
 
+import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent
 from dra_driver.model.claim import ClaimRef
@@ -49,7 +50,7 @@ def a_row(
     entry = PreparedDevice(
         ("gpu",), A_POOL, DeviceName(device), ("k=x",), "uuid", ShareId(share), admin
     )
-    lease = replace(a_lease(name, device, share=share), admin_access=admin)
+    lease = dataclasses.replace(a_lease(name, device, share=share), admin_access=admin)
     leases = (lease,) if leased else None
     return PreparedClaim(a_ref(name), Phase.STARTED, A_BOOT, (entry,), "", leases=leases)
 
@@ -328,7 +329,10 @@ OTHERS: dict[str, tuple[bool, Callable[[], PreparedClaim]]] = {
         False,
         lambda: replace(
             a_row("other", OTHER),
-            leases=(a_lease("other", OTHER), replace(a_lease("other", index=1), admin_access=True)),
+            leases=(
+                a_lease("other", OTHER),
+                dataclasses.replace(a_lease("other", index=1), admin_access=True),
+            ),
         ),
     ),
 }
@@ -395,7 +399,7 @@ def test_a_lease_of_the_same_claim_counts_only_if_it_sets_up_the_same_parent(
     store: StateStore, *, admin: bool
 ) -> None:
     first = a_lease("mine", LEFT)
-    second = replace(a_lease("mine", RIGHT if admin else OTHER, 1), admin_access=admin)
+    second = dataclasses.replace(a_lease("mine", RIGHT if admin else OTHER, 1), admin_access=admin)
     entries = tuple(
         PreparedDevice(("gpu",), A_POOL, one.device, (), "", admin_access=one.admin_access)
         for one in (first, second)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lost row, told from the kubelet's words and the CDI document."""
 
+import dataclasses
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
 from dra_driver.model.claim import Claim, ClaimRef
@@ -103,7 +104,7 @@ def test_a_document_of_the_allocation_is_the_row_that_was_lost() -> None:
     assert isinstance(ended, Plan)
     text = ended.steps[1].text
     found = plan_adoption_of(CLAIM, text, place=A_PLACE, boot_id=A_BOOT)
-    devices = tuple(replace(device, uuid="") for device in started.devices)
+    devices = tuple(dataclasses.replace(device, uuid="") for device in started.devices)
     row = replace(started, devices=devices, cdi_spec=text, leases=None)
     assert found == Plan(REF, (MarkStarted(row), MarkPrepared(REF.uid)), devices)
 
@@ -173,7 +174,7 @@ def test_what_cannot_be_described_any_more_is_reserved() -> None:
     assert isinstance(plan, Plan)
     lost = plan.steps[0].claim
     devices = tuple(
-        replace(device, request_names=(), uuid="")
+        dataclasses.replace(device, request_names=(), uuid="")
         for device in sorted(lost.devices, key=lambda device: device.device)
     )
     row = reserve(as_listed(), CLAIM, a_state())
@@ -237,7 +238,7 @@ def test_a_row_with_somebody_elses_device_is_not_adopted() -> None:
 
 def test_a_claim_of_which_neither_file_nor_kubelet_tell_reserves_what_it_is_allocated() -> None:
     elsewhere = a_result("gpu-5", pool="another")
-    claim = replace(CLAIM, results=(*CLAIM.results, elsewhere))
+    claim = dataclasses.replace(CLAIM, results=(*CLAIM.results, elsewhere))
     plan = plan_reservation_of(claim, place=A_PLACE, state=a_state())
     assert plan is not None
     (step,) = plan.steps

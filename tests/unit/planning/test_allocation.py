@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which allocation a row belongs to, and what its devices are called."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.claim import Claim
 from dra_driver.model.plan import MarkStarted, Plan
@@ -38,7 +39,7 @@ def older(row: PreparedClaim) -> PreparedClaim:
     def named(device: PreparedDevice) -> PreparedDevice:
         share = f"-{device.share_id}" if device.share_id else ""
         name = f"{A_PLACE.cdi_kind}={row.ref.uid}-{device.device}{share}"
-        return replace(device, cdi_ids=(name,))
+        return dataclasses.replace(device, cdi_ids=(name,))
 
     return replace(row, devices=tuple(map(named, row.devices)))
 
@@ -54,7 +55,7 @@ def test_the_same_allocation_makes_the_same_names_in_every_process() -> None:
 
 
 def test_users_and_other_drivers_are_no_part_of_an_allocation() -> None:
-    others = replace(
+    others = dataclasses.replace(
         CLAIM,
         results=(a_result(driver="nic.example.com"), *(CLAIM.results or ())),
         configs=(a_config(driver="nic.example.com"),),
@@ -65,17 +66,21 @@ def test_users_and_other_drivers_are_no_part_of_an_allocation() -> None:
 
 
 CHANGES = {
-    "another device": replace(CLAIM, results=(a_result("gpu-2"), CLAIM.results[1])),
-    "another share": replace(CLAIM, results=(CLAIM.results[0], a_result("gpu-1", share="s2"))),
-    "one device less": replace(CLAIM, results=CLAIM.results[:1]),
-    "another pool": replace(CLAIM, results=(a_result(pool="x"), CLAIM.results[1])),
-    "admin access": replace(CLAIM, results=(a_result(admin=True), CLAIM.results[1])),
-    "none": replace(CLAIM, results=None),
+    "another device": dataclasses.replace(CLAIM, results=(a_result("gpu-2"), CLAIM.results[1])),
+    "another share": dataclasses.replace(
+        CLAIM, results=(CLAIM.results[0], a_result("gpu-1", share="s2"))
+    ),
+    "one device less": dataclasses.replace(CLAIM, results=CLAIM.results[:1]),
+    "another pool": dataclasses.replace(CLAIM, results=(a_result(pool="x"), CLAIM.results[1])),
+    "admin access": dataclasses.replace(CLAIM, results=(a_result(admin=True), CLAIM.results[1])),
+    "none": dataclasses.replace(CLAIM, results=None),
 }
 UNSEEN = {
-    "another request": replace(CLAIM, results=(a_result(request="x"), CLAIM.results[1])),
-    "another configuration": replace(CLAIM, configs=(a_config(label="x"),)),
-    "another time": replace(CLAIM, allocation_timestamp="2027-01-15T08:00:00Z"),
+    "another request": dataclasses.replace(
+        CLAIM, results=(a_result(request="x"), CLAIM.results[1])
+    ),
+    "another configuration": dataclasses.replace(CLAIM, configs=(a_config(label="x"),)),
+    "another time": dataclasses.replace(CLAIM, allocation_timestamp="2027-01-15T08:00:00Z"),
 }
 
 
@@ -99,5 +104,5 @@ def test_parameters_that_no_text_can_hold_cost_nothing() -> None:
     deep: dict[str, object] = {}
     for _ in range(100_000):
         deep = {"x": deep}
-    claim = replace(CLAIM, configs=(a_config(deep),))
+    claim = dataclasses.replace(CLAIM, configs=(a_config(deep),))
     assert len(allocation_digest(claim, A_DRIVER)) == 8

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which binding conditions the driver sets, and which it leaves to others."""
 
-from dataclasses import replace
+import dataclasses
 
 from msgspec import structs
 
@@ -51,7 +51,7 @@ def set_by(
     inventory: Inventory | None = None,
 ) -> dict[str, dict[str, str | None]]:
     """What the driver sets: the time of each condition by device and type."""
-    claim = replace(a_claim(results=results), statuses=statuses)
+    claim = dataclasses.replace(a_claim(results=results), statuses=statuses)
     entries = entries_to_bind(claim, inventory or machine(), A_PLACE, NOW)
     found = [(entry.device, one) for entry in entries for one in entry.conditions or ()]
     assert {(one.status, one.reason) for _, one in found} <= {("True", "Ready")}
@@ -98,13 +98,13 @@ def test_devices_of_others_and_devices_without_conditions_are_not_touched():
 
 
 def test_a_claim_that_is_not_allocated_waits_for_nothing():
-    claim = replace(a_claim(), results=None)
+    claim = dataclasses.replace(a_claim(), results=None)
     assert entries_to_bind(claim, machine(), A_PLACE, NOW) == ()
 
 
 def test_a_share_has_its_own_entry():
     share = structs.replace(waiting(), share_id="s-1")
-    claim = replace(a_claim(results=[share]), statuses=(status(condition()),))
+    claim = dataclasses.replace(a_claim(results=[share]), statuses=(status(condition()),))
     (entry,) = entries_to_bind(claim, machine(), A_PLACE, NOW)
     assert (entry.driver, entry.pool, entry.share_id) == (A_DRIVER, A_POOL, "s-1")
 

@@ -2,9 +2,9 @@
 """Device-seconds and memory-byte-seconds of claims, from one look to the next."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.state import Held, Phase, PreparedClaim

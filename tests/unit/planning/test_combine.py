@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of several backends: each name belongs to the backend that had it first."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.backends.simulated_config import GPU, LABEL
 from dra_driver.model.api.resource_slice import Counter, CounterSet, DeviceCounterConsumption

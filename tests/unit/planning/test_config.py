@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opaque configuration: what a device's backend does not declare is refused, by the path of its field."""
 
-from dataclasses import replace
 from typing import Literal
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.claim import DeviceConfig, OpaqueConfig
 from dra_driver.model.config_kind import ConfigKind

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who has a device, from the state's rows and the kubelet's list of containers."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from dra_driver.model.ids import PoolName
 from dra_driver.model.state import Held

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a claim's status.devices says of its devices."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.api.meta import Condition
 from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
@@ -145,7 +146,7 @@ def test_a_device_that_no_scan_could_find_yet_counts_as_prepared() -> None:
 
 
 def with_statuses(*statuses: AllocatedDeviceStatus) -> Claim:
-    return replace(a_claim(), statuses=statuses)
+    return dataclasses.replace(a_claim(), statuses=statuses)
 
 
 def written(claim: Claim, *wanted: AllocatedDeviceStatus) -> tuple[AllocatedDeviceStatus, ...]:

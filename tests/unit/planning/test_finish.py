@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From what the backends returned to the end of a preparation."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode
 from dra_driver.model.inventory import Inventory

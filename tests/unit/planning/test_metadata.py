@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metadata files: what a container reads, and where."""
 
+import dataclasses
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.cdi import ContainerEdits
@@ -31,7 +32,7 @@ def first_half(claim: Claim, inventory: Inventory) -> Plan:
 
 
 def claim_of(*results: DeviceRequestAllocationResult, template: str = "") -> Claim:
-    return replace(a_claim("wine", results=results), pod_claim_name=template)
+    return dataclasses.replace(a_claim("wine", results=results), pod_claim_name=template)
 
 
 def with_attributes(inventory: Inventory, **values: Any) -> Inventory:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the condition of the Node says, and when it is written."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.own_node import NodeCondition
 from dra_driver.model.slices import StoredSlice

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which API is chosen, from what is known, and what stays open."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.plugin import Path, PluginResource, Unit
 from dra_driver.planning.path import PathChoice, PathFacts, Wishes, choose_path

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans as literals: the order of the steps is the crash-safety argument."""
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.backends.simulated_config import LABEL, LabelConfig
 from dra_driver.model.api.resource_slice import Device
@@ -251,10 +252,12 @@ def test_who_used_the_allocation_before_is_remembered_until_the_next_boot(
 
 
 def test_users_are_the_pod_that_it_was_made_for_and_those_that_it_is_reserved_for() -> None:
-    claim = replace(a_claim(pods=["one", "two", "one"], sole=False), unnamed_users=True)
+    claim = dataclasses.replace(a_claim(pods=["one", "two", "one"], sole=False), unnamed_users=True)
     assert users_of(claim) == Users(("one", "two"), unnamed=True)
-    assert users_of(replace(claim, sole_pod="three")) == Users(("three", "one", "two"), True, True)
-    nameless = replace(a_claim(pods=(), sole=False), unnamed_users=True)
+    assert users_of(dataclasses.replace(claim, sole_pod="three")) == Users(
+        ("three", "one", "two"), True, True
+    )
+    nameless = dataclasses.replace(a_claim(pods=(), sole=False), unnamed_users=True)
     assert isinstance(decide(nameless), Plan)
 
 
@@ -290,7 +293,7 @@ def test_users_of_a_row_that_knows_some_are_those_that_the_claim_names_now() -> 
 def test_results_and_configuration_of_other_drivers_are_not_looked_at() -> None:
     own = a_claim()
     other = "nic.example.com"
-    mixed = replace(
+    mixed = dataclasses.replace(
         own,
         results=(
             a_result("nic-0", driver=other, pool="elsewhere"),
@@ -400,7 +403,7 @@ def test_a_refusal_says_what_was_found_and_what_to_do(
 
 
 def test_a_device_of_a_backend_that_has_not_answered_yet_is_not_missing() -> None:
-    waiting = replace(an_inventory(), unanswered=("acme",), had={"gpu-8": "simulated"})
+    waiting = dataclasses.replace(an_inventory(), unanswered=("acme",), had={"gpu-8": "simulated"})
     decision = decide(a_claim(results=[a_result("gpu-9")]), inventory=waiting)
     assert decision == Refusal(
         "device gpu-9 of ResourceClaim default/claim is not known yet: since the driver started, no scan of backend acme has "
@@ -446,7 +449,7 @@ def test_a_claim_with_configuration_that_cannot_be_read_is_refused_after_one_of_
     None
 ):
     claim = a_claim("a", results=[a_result("gpu-0")])
-    unusable = replace(claim, unusable="parameters cannot be read (no UTF-8)")
+    unusable = dataclasses.replace(claim, unusable="parameters cannot be read (no UTF-8)")
     assert decide(unusable) == Refusal(
         f"cannot read claim {claim.ref}: parameters cannot be read (no UTF-8)"
     )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """From present slices to wanted ones: which writes, in which order, at which generation."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import (
     Device,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a start does with each row and its file."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A backend's device of a wrong shape costs itself only, and is named."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.health import Health
 from dra_driver.model.ids import DeviceName

@@ -2,11 +2,11 @@
 """A share that does not fit is refused, and the message says what is left and who has the rest."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.api.resource_slice import DeviceCapacity

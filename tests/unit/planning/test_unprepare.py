@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Releasing: first Prepared ends, then the file goes, then it is shown that nothing uses the devices, the row last."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of running pods that a lost state does not know."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent
 from dra_driver.model.claim import Claim, ClaimRef
@@ -62,7 +63,7 @@ def test_a_held_claim_is_reserved_without_the_api_server_and_the_inventory(node:
     node.fetch = node.stored
     assert isinstance(node.prepare(other)[other.uid], Refusal)
     (found,) = node.prepare(ref)[ref.uid]
-    assert found == replace(answer[0], request_names=())
+    assert found == dataclasses.replace(answer[0], request_names=())
     # The API server knows the claim after all.
     name_requests(node.parts, node.stored(ref))
     assert node.prepare(ref)[ref.uid] == answer
@@ -230,7 +231,7 @@ def test_requests_are_not_named_for_a_claim_that_is_another_by_now(node: LocalNo
     take_up(node)
     before = node.prepare(ref)
     for claim in (
-        replace(a_claim(), results=None),
+        dataclasses.replace(a_claim(), results=None),
         a_claim(results=[a_result("gpu-1")]),
         a_claim(configs=[a_config(label="new")]),
     ):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims that wait for binding conditions get them, whatever becomes of other claims."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from threading import Event
 from typing import cast
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dra_driver.errors import DriverError, Temporary
@@ -46,7 +47,7 @@ class Server:
         if self.errors.get(ref.name):
             raise self.errors[ref.name].pop(0)
         self.written.append((ref.name, part))
-        self.claims[ref.name] = replace(self.claims[ref.name], statuses=tuple(devices))
+        self.claims[ref.name] = dataclasses.replace(self.claims[ref.name], statuses=tuple(devices))
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def node(new_node: NewNode, clock: ManualClock) -> LocalNode:
     made = new_node(clock=clock)
     made.inventory = an_inventory(1)
     bound = tuple(replace(device, binds=True) for device in made.inventory.devices)
-    made.inventory = replace(made.inventory, devices=bound)
+    made.inventory = dataclasses.replace(made.inventory, devices=bound)
     return made
 
 
@@ -85,7 +86,7 @@ def test_a_waiting_claim_gets_its_condition_once(node: LocalNode):
 def test_without_devices_to_bind_nothing_is_asked(node: LocalNode):
     server = Server("one")
     plain = tuple(replace(device, binds=False) for device in node.inventory.devices)
-    node.inventory = replace(node.inventory, devices=plain)
+    node.inventory = dataclasses.replace(node.inventory, devices=plain)
     controller(node, server).once()
     assert (server.lists, server.written) == (0, [])
 

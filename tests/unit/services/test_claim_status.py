@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of the entries in status.devices when the API server accepts, refuses, or does not answer."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Conflict, Forbidden, Invalid, NotFound
@@ -41,7 +42,9 @@ class Server:
                 raise self.errors[key].pop(0)
         self.reported.append(ref.name)
         claim = self.node.claims[ref.namespace, ref.name]
-        self.node.claims[ref.namespace, ref.name] = replace(claim, statuses=tuple(devices))
+        self.node.claims[ref.namespace, ref.name] = dataclasses.replace(
+            claim, statuses=tuple(devices)
+        )
 
     def entries(self, name: str) -> tuple[AllocatedDeviceStatus, ...]:
         return self.node.claims["default", name].statuses
@@ -170,7 +173,7 @@ def test_a_missing_right_is_told_once_and_asked_for_again(
     [
         a_claim("one", uid="another"),
         a_claim("one", results=[a_result("gpu-2")]),
-        replace(a_claim("one"), results=None),
+        dataclasses.replace(a_claim("one"), results=None),
     ],
 )
 def test_a_claim_that_is_another_one_now_is_not_written(server: Server, other: Claim) -> None:

@@ -3,9 +3,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.kube.base import Conflict

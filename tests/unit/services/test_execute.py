@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How plans are walked: which errors are tried again, and what becomes of work that outlives its call."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Barrier, Event
 
 import pytest
@@ -173,7 +173,9 @@ def test_a_slow_plan_does_not_hold_up_the_others_of_its_call(node: LocalNode) ->
 
     node.configure = configure
     leases = [
-        replace(A_LEASE, device=DeviceName(f"gpu-{number}"), parent=f"uuid-gpu-{number}")
+        dataclasses.replace(
+            A_LEASE, device=DeviceName(f"gpu-{number}"), parent=f"uuid-gpu-{number}"
+        )
         for number in range(4)
     ]
     plans = [

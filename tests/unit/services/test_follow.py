@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pods join a claim that is prepared here, and does its allocation change?"""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dra_driver.errors import DriverError, Permanent, Temporary
@@ -105,7 +106,7 @@ def bench(node: LocalNode) -> Bench:
 
 
 def _with(claim: Claim, *pods: PodUid) -> Claim:
-    return replace(claim, reserved_for=pods)
+    return dataclasses.replace(claim, reserved_for=pods)
 
 
 def test_pods_that_join_a_claim_are_remembered_and_none_is_forgotten(bench: Bench) -> None:
@@ -122,8 +123,8 @@ def test_a_pod_that_came_and_went_before_the_watch_began_is_remembered(
 ) -> None:
     """From the version that the prepare call has read the changes are known: here by the watch's first look."""
     bench.connect()
-    bench.prepare(replace(SHARED, resource_version="3"))
-    bench.api.claims = (replace(_with(SHARED), resource_version="7"),)
+    bench.prepare(dataclasses.replace(SHARED, resource_version="3"))
+    bench.api.claims = (dataclasses.replace(_with(SHARED), resource_version="7"),)
     bench.api.claim_past.append(ClaimEvent("MODIFIED", "5", _with(SHARED, TWO)))
     bench.api.claim_past.append(ClaimEvent("MODIFIED", "7", _with(SHARED)))
     bench.watch()
@@ -138,9 +139,9 @@ def test_a_claim_that_ends_before_its_watch_began_is_asked_for_its_pods(
     follower = bench.follower
     bench.connect()
     [one] = claim.reserved_for
-    bench.prepare(replace(claim, resource_version="3"))
+    bench.prepare(dataclasses.replace(claim, resource_version="3"))
     assert follower.unwatched(claim.ref)
-    node.add(replace(_with(claim, one), resource_version="7"))
+    node.add(dataclasses.replace(_with(claim, one), resource_version="7"))
     bench.api.claim_past.append(ClaimEvent("MODIFIED", "5", _with(claim, one, TWO)))
     bench.api.claim_past.append(ClaimEvent("MODIFIED", "7", _with(claim, one)))
     node.presences[TWO] = Alive("its cgroup has processes")
@@ -152,7 +153,7 @@ def test_a_claim_that_ends_before_its_watch_began_is_asked_for_its_pods(
 
 def _comes_and_goes_unseen(bench: Bench, claim: Claim) -> PodUid:
     """A pod uses the claim for a moment: only the API server's changes between versions 3 and 7 name it, and it still runs."""
-    present = replace(claim, resource_version="7")
+    present = dataclasses.replace(claim, resource_version="7")
     bench.api.claims = (present,)
     bench.node.add(present)
     past = (_with(claim, *claim.reserved_for, TWO), "5"), (present, "7")
@@ -172,7 +173,7 @@ def test_a_claim_stays_unwatched_until_its_watch_has_read_it(bench: Bench) -> No
     """To begin a watch is not yet to know something: the API server may be slow or away."""
     claim = a_claim("made")
     bench.connect()
-    bench.prepare(replace(claim, resource_version="3"))
+    bench.prepare(dataclasses.replace(claim, resource_version="3"))
     bench.follower.once()
     assert len(bench.begun) == 1
     assert bench.follower.unwatched(claim.ref)
@@ -208,21 +209,21 @@ def test_the_version_is_noted_before_the_row_can_be_seen(bench: Bench, node: Loc
 
     node.parts = replace(node.parts, reserved=reserved)
     node.prepare_claims = PrepareClaims(node.parts, node.stored, node.workers)
-    bench.prepare(replace(SHARED, resource_version="3"))
+    bench.prepare(dataclasses.replace(SHARED, resource_version="3"))
     assert seen == [True]
 
 
 def test_a_look_before_the_row_is_written_forgets_no_version(bench: Bench) -> None:
     bench.connect()
-    bench.follower.reserved(replace(SHARED, resource_version="3"))
+    bench.follower.reserved(dataclasses.replace(SHARED, resource_version="3"))
     bench.follower.once()
-    bench.prepare(replace(SHARED, resource_version="6"))
+    bench.prepare(dataclasses.replace(SHARED, resource_version="6"))
     _assert_kept_for(bench, SHARED, _comes_and_goes_unseen(bench, SHARED))
 
 
 def test_a_look_during_a_release_hides_no_change(bench: Bench) -> None:
     bench.connect()
-    bench.prepare(replace(SHARED, resource_version="3"))
+    bench.prepare(dataclasses.replace(SHARED, resource_version="3"))
 
     class Racing(dict):  # type: ignore[type-arg]
         def get(self, key: object, default: object = None) -> object:
@@ -240,8 +241,8 @@ def test_a_look_during_a_release_hides_no_change(bench: Bench) -> None:
 def test_of_two_versions_before_a_watch_the_first_one_counts(bench: Bench) -> None:
     """For example if the claim was allocated anew within a second: pods of the time before may run."""
     bench.connect()
-    bench.prepare(replace(SHARED, resource_version="3"))
-    bench.follower.reserved(replace(SHARED, resource_version="6"))
+    bench.prepare(dataclasses.replace(SHARED, resource_version="3"))
+    bench.follower.reserved(dataclasses.replace(SHARED, resource_version="6"))
     pod = _comes_and_goes_unseen(bench, SHARED)
     bench.watch()
     assert bench.pods(SHARED) == (ONE, pod)
@@ -254,7 +255,7 @@ def test_versions_that_no_watch_takes_over_are_forgotten(bench: Bench) -> None:
         bench.clock.now += 1
     assert len(bench.follower._reserved) == follow.REMEMBERED_SECONDS + 1
     bench.clock.now += follow.REMEMBERED_SECONDS + 1
-    bench.follower.reserved(replace(a_claim("c999"), resource_version="9"))
+    bench.follower.reserved(dataclasses.replace(a_claim("c999"), resource_version="9"))
     assert [version for version, _ in bench.follower._reserved.values()] == ["9"]
 
 
@@ -288,7 +289,7 @@ def test_a_template_s_claim_that_another_pod_names_is_followed_too(bench: Bench)
 
 def test_a_user_without_a_name_is_remembered(bench: Bench) -> None:
     bench.prepare(SHARED)
-    bench.watch(bench.change(replace(SHARED, unnamed_users=True)))
+    bench.watch(bench.change(dataclasses.replace(SHARED, unnamed_users=True)))
     row = bench.node.parts.row(SHARED.ref.uid)
     assert row is not None
     assert row.users.unnamed
@@ -377,9 +378,9 @@ def test_a_prepared_claim_behind_a_dead_connection_is_answered_without_the_api_s
 @pytest.mark.parametrize(
     "now",
     [
-        replace(SHARED, results=None),
-        replace(SHARED, results=(a_result("gpu-1"),)),
-        replace(SHARED, allocation_timestamp="2026-11-22T10:00:00Z"),
+        dataclasses.replace(SHARED, results=None),
+        dataclasses.replace(SHARED, results=(a_result("gpu-1"),)),
+        dataclasses.replace(SHARED, allocation_timestamp="2026-11-22T10:00:00Z"),
     ],
 )
 def test_a_claim_that_is_allocated_no_more_or_in_another_way_is_told_and_not_followed(
@@ -401,7 +402,7 @@ def test_a_claim_that_is_allocated_no_more_or_in_another_way_is_told_and_not_fol
 @pytest.mark.parametrize("how", ["deleted", "made anew", "gone before"])
 def test_a_claim_that_is_gone_is_told_and_not_followed(bench: Bench, how: str) -> None:
     bench.prepare(SHARED)
-    anew = replace(SHARED, ref=replace(SHARED.ref, uid="another"))
+    anew = dataclasses.replace(SHARED, ref=replace(SHARED.ref, uid="another"))
     if how == "gone before":
         bench.api.claims = ()
     step = {
@@ -458,7 +459,9 @@ def test_what_nobody_foresaw_is_counted_and_costs_a_pause(bench: Bench) -> None:
             raise surprises.pop()
 
     bench.follower._changed = fail_once
-    bench.watch(bench.change(replace(SHARED, results=None)), bench.change(_with(SHARED, TWO)))
+    bench.watch(
+        bench.change(dataclasses.replace(SHARED, results=None)), bench.change(_with(SHARED, TWO))
+    )
     [told] = bench.events
     assert isinstance(told, ThreadFailed)
     # The same for every claim: it becomes a label of a metric.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A claim that is adopted keeps what its row knew already: pods that the API server does not have any more, and their devices."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -100,7 +100,7 @@ def test_a_pod_that_joins_after_a_crash_in_the_middle_is_known(node: LocalNode) 
 def test_a_reservation_that_is_written_again_forgets_no_pod(node: LocalNode) -> None:
     bench = lost(node, at(1, SHARED, ONE, TWO))
     node.presences |= {ONE: RUNS, TWO: RUNS}
-    inventory, node.inventory = node.inventory, replace(node.inventory, devices=())
+    inventory, node.inventory = node.inventory, dataclasses.replace(node.inventory, devices=())
     assert node.sweep() != ()
     follow(bench, at(2, SHARED, ONE))
     assert node.sweep() != ()
@@ -112,7 +112,7 @@ def test_a_reservation_that_is_written_again_forgets_no_pod(node: LocalNode) -> 
 def test_no_device_is_set_up_while_a_pod_runs_that_only_the_row_knows(node: LocalNode) -> None:
     bench = lost(node, at(1, SHARED, ONE, TWO))
     node.presences[TWO] = RUNS
-    inventory, node.inventory = node.inventory, replace(node.inventory, devices=())
+    inventory, node.inventory = node.inventory, dataclasses.replace(node.inventory, devices=())
     assert node.sweep() != ()
     node.inventory = inventory
     follow(bench, at(2, SHARED, ONE))

@@ -3,12 +3,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.ids import DeviceName

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each change of a device's health is reported once, whatever its backend is."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from dra_driver.model.events import DeviceErrors, DeviceHealthChanged, DriverEvent
 from dra_driver.model.health import HEALTHY, UNCHECKED, Health, HealthStatus

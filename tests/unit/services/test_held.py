@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of claims that the kubelet forgot while something may still use them."""
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Event, Semaphore, Thread, current_thread, main_thread
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dra_driver.errors import BackendMissing, Permanent, Temporary
@@ -192,7 +193,7 @@ def test_a_claim_that_somebody_follows_costs_no_request(node: LocalNode) -> None
 
 
 def test_users_that_are_no_pods_hold_the_device_until_the_next_boot(node: LocalNode) -> None:
-    claim = replace(a_claim("one", sole=False), unnamed_users=True)
+    claim = dataclasses.replace(a_claim("one", sole=False), unnamed_users=True)
     (ref,) = node.add(claim)
     node.prepare(ref)
     assert node.unprepare(ref) == {ref.uid: None}
@@ -560,7 +561,7 @@ def test_a_restart_forgets_neither_that_it_is_held_nor_by_whom(node: LocalNode) 
 
 def test_a_held_device_that_vanished_is_given_back_like_any_other(node: LocalNode) -> None:
     a_held_claim(node)
-    node.inventory = replace(node.inventory, devices=node.inventory.devices[1:])
+    node.inventory = dataclasses.replace(node.inventory, devices=node.inventory.devices[1:])
     node.look_at_held()
     assert node.disk().owners == OWNED
     end_pods(node)
@@ -712,7 +713,7 @@ def test_a_claim_that_is_allocated_no_more_loses_its_file_and_then_its_device(
     node.keeper.suspect(ref)
     node.look_at_held()  # it still is what it was
     assert node.disk().claims == {ref.uid: ("Prepared", "boot-1")}
-    node.add(replace(a_claim("one", sole=False), results=None))
+    node.add(dataclasses.replace(a_claim("one", sole=False), results=None))
     node.keeper.suspect(ref)
     node.pod_devices = holding(ref)
     with capture_logs() as lines:

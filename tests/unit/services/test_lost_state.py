@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What running pods have stays theirs when the state was lost, whatever else is wrong at the same time."""
 
+import dataclasses
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -177,7 +177,9 @@ def test_who_used_a_lost_claim_before_its_reservation_ended_is_not_nobody(
     results = [a_result("gpu-3")] if anew else None
     pods = ["another"] if anew else []
     node.add(
-        replace(a_claim("shared", sole=False, pods=pods, results=results or []), results=results)
+        dataclasses.replace(
+            a_claim("shared", sole=False, pods=pods, results=results or []), results=results
+        )
     )
     if who == "sweep":
         node.sweep()
@@ -398,7 +400,7 @@ def test_a_device_that_was_reserved_for_a_file_gets_its_claim_if_somebody_remove
     take_up_pod_claims(node.parts, node.store, node.cdi.documents, frozenset, at_start=True)
     node.cdi.remove(ref.uid)
     if not same:
-        node.add(replace(TWO, results=(a_result("gpu-3"),)))
+        node.add(dataclasses.replace(TWO, results=(a_result("gpu-3"),)))
     assert node.sweep() == ()
     row = node.parts.row(ref.uid)
     assert row is not None

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metadata files through the life of a claim: made, repaired, gone."""
 
+import dataclasses
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from shutil import rmtree
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import LocalNode
@@ -21,7 +22,7 @@ def node(new_node: NewNode) -> LocalNode:
 
 def test_a_claim_has_its_files_from_prepare_to_unprepare(node: LocalNode) -> None:
     results = [a_result("gpu-0"), a_result("gpu-1", request="more")]
-    (ref,) = node.add(replace(a_claim(results=results), pod_claim_name="accelerator"))
+    (ref,) = node.add(dataclasses.replace(a_claim(results=results), pod_claim_name="accelerator"))
     node.prepare(ref)
     assert node.disk().metadata.keys() == {f"{ref.uid}/gpu.json", f"{ref.uid}/more.json"}
     first, second = json.loads(node.cdi.read(ref.uid) or "")["devices"]

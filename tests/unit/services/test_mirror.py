@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mirror stays true, whoever is first: the watch or the answer to a write; and it survives every end of a watch."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dra_driver.errors import DriverError, Permanent, Temporary

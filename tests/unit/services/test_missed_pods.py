@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pod joins a claim and is removed again while the claim's watch is broken: it is known before the claim is released."""
 
+import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dra_driver.errors import Permanent, Temporary
@@ -32,7 +33,7 @@ def bench(node: LocalNode) -> Bench:
 
 
 def at(version: int, claim: Claim, *pods: str) -> Claim:
-    return replace(claim, reserved_for=pods, resource_version=str(version))
+    return dataclasses.replace(claim, reserved_for=pods, resource_version=str(version))
 
 
 def happens(bench: Bench, *versions: Claim, deleted: bool = False) -> None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device that something uses although no claim has it: when it gets its taint, and that a release does not make the taint flap."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from dra_driver.errors import Temporary

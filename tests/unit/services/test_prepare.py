@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kubelet is answered when it asks to prepare claims, and what stands on the disk afterwards."""
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Barrier, Event, Lock, Thread
 
 import pytest
@@ -591,7 +591,7 @@ def test_a_device_that_vanished_after_its_preparation_is_refused_and_kept(node: 
     }
     assert node.disk() == before
     # Its backend has not answered since the driver started: it may still be there.
-    node.inventory = replace(node.inventory, unanswered=("acme",))
+    node.inventory = dataclasses.replace(node.inventory, unanswered=("acme",))
     assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
     node.inventory = an_inventory()
     assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
@@ -792,7 +792,7 @@ def test_a_claim_that_is_allocated_no_more_is_not_answered_from_the_state(node: 
     (ref,) = node.add(a_claim(sole=False))
     node.prepare(ref)
     before = node.disk()
-    node.add(replace(a_claim(sole=False), results=None))
+    node.add(dataclasses.replace(a_claim(sole=False), results=None))
     answer = node.prepare(ref)[ref.uid]
     assert isinstance(answer, Refusal)
     assert "is not allocated" in answer.reason

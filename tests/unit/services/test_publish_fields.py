@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counters, taints of the driver's own, and fields that the API server drops, from the inventory to the slices."""
 
-from dataclasses import replace
+import dataclasses
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.errors import Temporary
 from dra_driver.kube.base import Invalid
@@ -42,7 +43,7 @@ def with_health(inventory: Inventory, name: str, health: Health) -> Inventory:
         replace(device, health=health) if device.name == name else device
         for device in inventory.devices
     )
-    return replace(inventory, devices=tuple(found))
+    return dataclasses.replace(inventory, devices=tuple(found))
 
 
 def without_taints(written: ResourceSliceSpec) -> ResourceSliceSpec:
@@ -154,7 +155,7 @@ def test_a_vanished_device_of_a_counter_set_consumes_its_counters_while_a_claim_
     node.prepared = frozenset({DeviceName("gpu-0-part-1")})
     node.follow(
         node.step,
-        node.finds(replace(node.inventory, devices=node.inventory.devices[:2])),
+        node.finds(dataclasses.replace(node.inventory, devices=node.inventory.devices[:2])),
     )
     last = (node.stored()[FIRST].devices or [])[-1]
     assert (last.name, [one.counter_set for one in last.consumes_counters or ()]) == (

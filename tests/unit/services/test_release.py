@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one rule by which a claim that was never unprepared may be released."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
@@ -53,11 +53,15 @@ def answering(found: Claim | DriverError):
         (frozenset(), NotFound("404"), ""),
         (frozenset(), a_claim("wine", uid="another"), ""),
         (frozenset(), a_claim("wine"), "it still exists"),
-        (frozenset(), replace(a_claim("wine"), results=None), ""),
+        (frozenset(), dataclasses.replace(a_claim("wine"), results=None), ""),
         (frozenset(), a_claim("wine", results=[a_result("gpu-3")]), ""),
         (frozenset(), a_claim("wine", results=[a_result(pool="elsewhere")]), ""),
         (frozenset(), a_claim("wine", timestamp="2027-01-15T08:00:00Z"), ""),
-        (frozenset({entry(uid=REF.uid)}), replace(a_claim("wine"), results=None), HELD_BY_A_POD),
+        (
+            frozenset({entry(uid=REF.uid)}),
+            dataclasses.replace(a_claim("wine"), results=None),
+            HELD_BY_A_POD,
+        ),
         (frozenset({entry(uid="uid-other")}), NotFound("404"), ""),
         (frozenset({entry(uid=REF.uid)}), NotFound("404"), HELD_BY_A_POD),
         (frozenset({entry()}), NotFound("404"), HELD_BY_A_POD),

@@ -2,10 +2,10 @@
 """CDI files that somebody touches while nobody asks."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.events import Recovered

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A call reaches the backend that has the device."""
 
-from dataclasses import replace
+import dataclasses
 from typing import Any, cast
 
 import pytest
@@ -101,14 +101,16 @@ def test_a_configuration_from_the_state_reaches_the_backend_with_its_type() -> N
     two = Two()
     two.other.config_kinds = (LABEL,)
     stored = DeviceConfig(LABEL.api_version, LABEL.kind, {"label": "x"})
-    two.route.configure(replace(a_lease("b-0"), config=stored))
-    two.route.reset(replace(a_lease("b-0"), config=stored))
+    two.route.configure(dataclasses.replace(a_lease("b-0"), config=stored))
+    two.route.reset(dataclasses.replace(a_lease("b-0"), config=stored))
     assert two.other.configs == [LABEL.config(LabelConfig(label="x"))] * 2
 
 
 def test_a_configuration_that_is_not_known_any_more_can_be_undone_and_not_set_up() -> None:
     two = Two()
-    lease = replace(a_lease("b-0", "other"), config=DeviceConfig("a/v1", "Old", {"x": 1}))
+    lease = dataclasses.replace(
+        a_lease("b-0", "other"), config=DeviceConfig("a/v1", "Old", {"x": 1})
+    )
     with pytest.raises(Permanent, match="cannot read the stored configuration a/v1 Old; delete"):
         two.route.configure(lease)
     two.route.reset(lease)

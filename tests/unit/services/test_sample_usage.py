@@ -2,10 +2,10 @@
 """Samples for the metrics: hardware that hangs costs its own values, and the kubelet is asked only when it matters."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from threading import Event, Thread
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Temporary
 from dra_driver.model.events import ClaimPrepared, ClaimUnprepared, Published

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What only the API server and the kubelet can answer after a start."""
 
+import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import Malformed, TooLarge
@@ -245,7 +246,7 @@ def test_a_running_pods_claim_is_taken_up_without_the_api_server(
     refusal = node.prepare(other)[other.uid]
     assert isinstance(refusal, Refusal)
     assert "a pod on this node uses it" in refusal.reason
-    assert node.prepare(ref)[ref.uid] == (replace(answer[0], request_names=()),)
+    assert node.prepare(ref)[ref.uid] == (dataclasses.replace(answer[0], request_names=()),)
     assert node.unprepare(ref) == {ref.uid: None}
     if outage:
         assert node.disk() == Disk()  # the API server named the pod in the end, and it has ended

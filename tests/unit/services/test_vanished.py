@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices that are gone: which leave the slices at once, which stay for their owner, and what is remembered of them."""
 
-from dataclasses import replace
+import dataclasses
 from datetime import UTC, datetime
 
 import pytest
@@ -56,7 +56,7 @@ def test_results_of_other_drivers_and_pools_keep_nothing():
     node.api.claims = (
         a_claim(results=[a_result("gpu-0", driver="nic.example.com")]),
         a_claim(results=[a_result("gpu-0", pool="node-2")]),
-        replace(a_claim(), results=None),
+        dataclasses.replace(a_claim(), results=None),
     )
     node.follow(node.step, node.has())
     assert node.stored() == {FIRST: spec()}

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each promise can be broken, and the checker says which."""
 
+import dataclasses
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, ShareId
 from dra_driver.model.names import HELD_TAINT, UNHEALTHY_TAINT
@@ -91,13 +92,13 @@ def well(tmp_path_factory: pytest.TempPathFactory) -> Picture:
 
 def test_a_healthy_node_breaks_no_promise(well: Picture) -> None:
     assert violations(well) == ()
-    assert violations(replace(well, living=None, slices=None)) == ()
+    assert violations(dataclasses.replace(well, living=None, slices=None)) == ()
     assert set(well.rows) == {ONE, TWO, ADMIN, SHARE}
 
 
 def test_a_device_in_two_rows_is_seen(well: Picture) -> None:
     thief = replace(well.rows[SHARE], devices=well.rows[ONE].devices)
-    (first, *others) = violations(replace(well, rows=well.rows | {SHARE: thief}))
+    (first, *others) = violations(dataclasses.replace(well, rows=well.rows | {SHARE: thief}))
     assert first == Violation(
         Rule.ONE_OWNER, "node-1/gpu-0", "in the state it is in claims uid-one, uid-share"
     )
@@ -122,8 +123,8 @@ def test_a_device_in_two_running_pods_is_seen(
     well: Picture, stolen: DeviceKey, holders: dict[str, str]
 ) -> None:
     """Whole devices exclude their shares, shares with different IDs do not exclude each other."""
-    thief = replace(well.running[ONE], owned=(stolen,))
-    assert violations(replace(well, running=well.running | {ONE: thief})) == tuple(
+    thief = dataclasses.replace(well.running[ONE], owned=(stolen,))
+    assert violations(dataclasses.replace(well, running=well.running | {ONE: thief})) == tuple(
         Violation(Rule.ONE_OWNER, subject, f"in running pods it is in claims {uids}")
         for subject, uids in holders.items()
     )
@@ -140,7 +141,7 @@ def lost(picture: Picture) -> list[str]:
 
 def test_a_running_pod_without_a_row_is_seen(well: Picture) -> None:
     rows = {uid: row for uid, row in well.rows.items() if uid != ONE}
-    assert lost(replace(well, rows=rows)) == ["the state does not know it"]
+    assert lost(dataclasses.replace(well, rows=rows)) == ["the state does not know it"]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_running_pod_with_another_row_is_seen(
     well: Picture, change: dict[str, Any], found: str
 ) -> None:
     rows = {**well.rows, ONE: replace(well.rows[ONE], **change)}
-    assert lost(replace(well, rows=rows)) == [found]
+    assert lost(dataclasses.replace(well, rows=rows)) == [found]
 
 
 @pytest.mark.parametrize(
@@ -187,8 +188,8 @@ def test_a_running_pod_without_its_file_is_seen(
         files[name] = text
     now = {**well.running}
     if not document:
-        now[ONE] = replace(now[ONE], document="")
-    picture = replace(well, cdi_files=files, running=now)
+        now[ONE] = dataclasses.replace(now[ONE], document="")
+    picture = dataclasses.replace(well, cdi_files=files, running=now)
     assert lost(picture) == [found]
     assert Violation(
         Rule.SAME_BOOKS, f"claim {ONE}", "it is Prepared, and its CDI file is not the state's"
@@ -198,7 +199,7 @@ def test_a_running_pod_without_its_file_is_seen(
 def test_owners_without_a_claim_and_claims_without_an_owner_are_seen(well: Picture) -> None:
     owners = {**well.owners, key("gpu-3"): "uid-ghost"}
     del owners[key("gpu-0")]
-    assert violations(replace(well, owners=owners)) == (
+    assert violations(dataclasses.replace(well, owners=owners)) == (
         Violation(
             Rule.SAME_BOOKS,
             "node-1/gpu-0",
@@ -213,7 +214,9 @@ def test_a_started_row_needs_no_file(well: Picture) -> None:
     started = replace(well.rows[ONE], phase=Phase.STARTED)
     files = {other: text for other, text in well.cdi_files.items() if other != name}
     now = {uid: one for uid, one in well.running.items() if uid != ONE}
-    picture = replace(well, rows={**well.rows, ONE: started}, cdi_files=files, running=now)
+    picture = dataclasses.replace(
+        well, rows={**well.rows, ONE: started}, cdi_files=files, running=now
+    )
     assert violations(picture) == ()
 
 
@@ -223,8 +226,8 @@ def test_a_prepared_row_may_lack_its_file_while_no_container_runs_but_not_have_a
     name = well.file_name(CLAIMS[0].ref.uid)
     files = {other: text for other, text in well.cdi_files.items() if other != name}
     now = {uid: one for uid, one in well.running.items() if uid != ONE}
-    assert violations(replace(well, cdi_files=files, running=now)) == ()
-    (found,) = violations(replace(well, cdi_files={**files, name: "{}"}, running=now))
+    assert violations(dataclasses.replace(well, cdi_files=files, running=now)) == ()
+    (found,) = violations(dataclasses.replace(well, cdi_files={**files, name: "{}"}, running=now))
     assert (found.rule, found.subject) == (Rule.SAME_BOOKS, f"claim {ONE}")
 
 
@@ -235,7 +238,7 @@ def test_what_is_left_over_is_seen(well: Picture) -> None:
         f".{prefix}uid-one.json.x7.tmp": "{",
         "other-vendor.json": "{}",
     }
-    picture = replace(
+    picture = dataclasses.replace(
         well,
         cdi_files={**well.cdi_files, **left},
         living=well.living - {ONE} if well.living else None,
@@ -291,20 +294,25 @@ def test_what_is_left_over_is_seen(well: Picture) -> None:
 def test_a_torn_pool_is_seen(
     well: Picture, slices: list[dict[str, Any]], subject: str, found: str
 ) -> None:
-    wrong = violations(replace(well, slices=slices))
+    wrong = violations(dataclasses.replace(well, slices=slices))
     assert Violation(Rule.WHOLE_POOL, f"pool {subject}", found) in wrong
     assert {one.rule for one in wrong} == {Rule.WHOLE_POOL}
 
 
 def test_pools_of_other_nodes_are_theirs(well: Picture) -> None:
     slices = [a_slice("gpu-0", "gpu-1", "gpu-2"), a_slice(pool="node-2")]
-    assert violations(replace(well, slices=slices, other_pools=frozenset({"node-2"}))) == ()
+    assert (
+        violations(dataclasses.replace(well, slices=slices, other_pools=frozenset({"node-2"})))
+        == ()
+    )
 
 
 def test_hardware_in_two_claims_is_seen_under_different_names(well: Picture) -> None:
     def with_device(name: str) -> PreparedClaim:
         (device,) = well.rows[ONE].devices
-        return replace(well.rows[ONE], devices=(replace(device, device=DeviceName(name)),))
+        return replace(
+            well.rows[ONE], devices=(dataclasses.replace(device, device=DeviceName(name)),)
+        )
 
     whole, part, beside = (
         with_device(name) for name in ("gpu-7", "gpu-7-mig-1g-10gb-3", "gpu-7-mig-1g-10gb-4")
@@ -326,13 +334,15 @@ def test_a_taint_that_is_missing_or_has_no_reason_is_seen(well: Picture) -> None
     spec = ours["spec"] | {
         "devices": [{"name": device}, {"name": "gpu-1", "taints": [{"key": UNHEALTHY_TAINT}]}]
     }
-    picture = replace(well, rows={ONE: held}, slices=[{"spec": spec}, other], ill=frozenset())
+    picture = dataclasses.replace(
+        well, rows={ONE: held}, slices=[{"spec": spec}, other], ill=frozenset()
+    )
     found = {one.subject: one.found for one in violations(picture) if one.rule is Rule.TAINTED}
     assert found == {
         f"device {device}, taint {HELD_TAINT}": "it is missing",
         f"device gpu-1, taint {UNHEALTHY_TAINT}": "it is there without a reason",
     }
-    sick = replace(picture, rows={}, ill=frozenset({"gpu-1"}))
+    sick = dataclasses.replace(picture, rows={}, ill=frozenset({"gpu-1"}))
     assert {one.rule for one in violations(sick)} & {Rule.TAINTED} == set()
 
 

@@ -16,8 +16,9 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.hardware.control import Keeper
 from dra_driver.backends.nvidia.hardware.peer import owner
@@ -85,15 +86,13 @@ def _pass_on(connection: socket.socket, keeper: Keeper) -> None:
         _say(f"{error}; it is tried again at the next connection")
 
 
-@dataclass(slots=True)
-class _Closed:
+class _Closed(Struct):
     """Until when the library stays closed."""
 
     until: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Forked:
+class _Forked(Struct, frozen=True, eq=False):
     pid: int
     control: socket.socket
     closed: _Closed

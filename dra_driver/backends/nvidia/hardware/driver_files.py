@@ -9,7 +9,8 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.backends.nvidia.hardware.library_cache import read_elf
 from dra_driver.backends.nvidia.hardware.roots import Root
@@ -63,8 +64,7 @@ _VULKAN_CONFIGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DriverFiles:
+class DriverFiles(Struct, frozen=True):
     """What changes only when somebody installs something."""
 
     libraries: tuple[str, ...] = ()

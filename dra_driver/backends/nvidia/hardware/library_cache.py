@@ -11,9 +11,10 @@ import re
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 _OLD = b"ld.so-1.7.0"
 _NEW = b"glibc-ld.so.cache1.1"
@@ -32,8 +33,7 @@ _LARGEST_TABLE = 2**16
 _FILE_NAME = re.compile(r"[\w.+-]{1,200}")
 
 
-@dataclass(frozen=True, slots=True)
-class Elf:
+class Elf(Struct, frozen=True):
     """What is read of a 64-bit library. `machine` is as uname writes it, empty for others than x86_64 and aarch64."""
 
     soname: str

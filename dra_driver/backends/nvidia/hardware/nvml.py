@@ -8,10 +8,11 @@ means another process (`Replaced`), and the end of the process is what closes it
 
 import ctypes
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.facts import Installation
 from dra_driver.backends.nvidia.hardware.wire import Failure
@@ -73,8 +74,7 @@ class Replaced(Exception):
     """The library's file or the kernel module was replaced: only another process can open the new one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What was found on the node: the installation, and the library's path as this process sees it (empty: there is none)."""
 
     installation: Installation

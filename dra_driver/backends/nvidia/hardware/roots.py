@@ -9,7 +9,8 @@ different times, and an update changes them one after the other.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.hardware.library_cache import cached_libraries, read_elf
 from dra_driver.backends.nvidia.hardware.tree import Tree
@@ -43,8 +44,7 @@ _LIBRARY_NAMES = ("libcuda.so", "libnvidia-ml.so")
 _WANTED = "libnvidia-ml.so.<version> or libcuda.so.<version>"
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A driver root. `folders` have the driver's main libraries of `version`; both are empty if it has none."""
 
     path: str

@@ -9,12 +9,12 @@ back.
 
 import ctypes
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from dra_driver.backends.nvidia.facts import (
     Fabric,
@@ -56,8 +56,7 @@ _GPU_SENSOR = 0
 _MEMORY_V2 = 0x02000028
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """What is kept of a GPU. `mutex`: two requests for one GPU must not read it twice."""
 
     links: Links

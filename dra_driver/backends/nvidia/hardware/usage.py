@@ -5,9 +5,10 @@ A function that this GPU or library does not have is not asked again, until the 
 utilization, for example. On MIG devices only the memory is asked: the library has the other values of their GPU only.
 """
 
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct, field
 
 from dra_driver.backends.nvidia.facts import Memory, Mig, Usage
 from dra_driver.backends.nvidia.hardware.ask import Asker
@@ -26,8 +27,7 @@ _VOLATILE = 0  # nvmlEccCounterType_t: since the driver was loaded
 _MEMORY_V2 = 0x02000028
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """What a GPU and its MIG devices do not have: UUIDs with functions and their arguments, for as long as it is divided in this way."""
 
     mig: Mig | None

@@ -7,8 +7,9 @@ nothing, and the plugin goes on with what it had. Here the reason is told too, w
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from dra_driver.backends.nvidia.options import DevicePluginOptions
 from dra_driver.backends.nvidia.plugin.config import PluginConfig, read_config
@@ -20,8 +21,7 @@ NAMED = "default"
 """The name that the fallback `named` looks for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The name of the configuration; empty: none. `problem` is why it is not the one that somebody wanted."""
 
     name: str = ""

@@ -2,7 +2,8 @@
 """What becomes of a configuration of NVIDIA's device plugin: a policy that planning reads, and sentences about the rest."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from dra_driver.backends.nvidia.plugin.keys import KEYS, OUTSIDE, Key, Outcome
 from dra_driver.backends.nvidia.plugin.read import Said, is_number, read_said
@@ -27,8 +28,7 @@ _DISABLED, _ENABLED = "disableHealthChecks", "enableHealthChecks"
 _EVERY_XID = ("all", "xids")
 
 
-@dataclass(frozen=True, slots=True)
-class PluginConfig:
+class PluginConfig(Struct, frozen=True):
     """A configuration that counts.
 
     `driver_root` is where NVIDIA's driver is, and `ignored_xids` do not count for health. `refusals` are keys that this driver does not do, each with what to

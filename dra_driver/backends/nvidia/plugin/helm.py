@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The values of the chart of NVIDIA's device plugin, and what is the same here. For the page docs/reference/nvidia-plugin-config.md."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class HelmValue:
+class HelmValue(Struct, frozen=True):
     """A value of NVIDIA's chart. `ours` are values of this project's chart, `words` say the rest; one of the two may be empty."""
 
     name: str

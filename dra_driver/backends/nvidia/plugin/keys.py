@@ -5,8 +5,9 @@ A key is a field of the file, a variable, a flag, or several of these; a flag wi
 keys of `resources` and `sharing` are lists with rules of their own, in `sharing.py`.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 TAKE_NVIDIAS = "on nodes that need it take NVIDIA's device plugin"
 NO_MPS = (
@@ -39,8 +40,7 @@ class Kind(Enum):
     DURATION = "a duration, such as 60s"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key. `words`: what it becomes, why nothing is to do, or what to use instead.
 
     `allowed` are the only values, and `wrong` is what NVIDIA's plugin says about another one. `quiet` are values that ask for nothing:

@@ -8,7 +8,8 @@ Source: nvidia/mig-parted, api/spec/v1.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dra_driver.model.decoding import Mistake, below, shown
 
@@ -19,8 +20,7 @@ _KEYS = ("devices", "device-filter", "mig-enabled", "mig-devices")
 _PROFILE = re.compile(r"(\d+c\.)?\d+g\.\d+gb([+-][a-z.]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class MigLayout:
+class MigLayout(Struct, frozen=True):
     """One layout: for each group of GPUs, which they are (empty: all), and how many MIG devices of each profile one of them gets."""
 
     name: str

@@ -7,8 +7,9 @@ NVIDIA's plugin ignores a key that it does not know. Here it is told, and the re
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from dra_driver.backends.nvidia.plugin.keys import KEYS, OUTSIDE, Key, Kind
 from dra_driver.backends.nvidia.plugin.mig_layout import MIG_LAYOUT_KEY, refused_layouts
@@ -23,8 +24,7 @@ _BY_PATH = {key.path: key for key in KEYS}
 _SECTIONS = {key.path.rpartition(".")[0] for key in KEYS} | {"flags", "imex", ""}
 
 
-@dataclass(slots=True)
-class Said:
+class Said(Struct):
     """What was said: `values` by path, the lists as they stand in the file, and where each value was found, for messages.
 
     With `mistakes` nothing counts. `unknown` are keys that nobody knows.

@@ -6,8 +6,9 @@ NVIDIA's plugin parses `resources`, `rename` and `devices`, and then ignores the
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from dra_driver.backends.nvidia.plugin.keys import NO_MPS
 from dra_driver.model.decoding import Mistake, shown
@@ -25,8 +26,7 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _DEVICE = re.compile(rf"\d+|\d+:\d+|GPU-{_UUID}|MIG-{_UUID}|MIG-GPU-{_UUID}/\d+/\d+")
 
 
-@dataclass(slots=True)
-class Lists:
+class Lists(Struct):
     """What the lists say."""
 
     sharing: list[SharingRule] = field(default_factory=list)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a container gets: the layouts of NVIDIA's container toolkit, and the same without its hook."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.capabilities import CAPABILITIES
 from dra_driver.backends.nvidia.edits import DECLARES, edits_for, gpu_edits, mig_edits

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GPU gets the modes that its claim asks for and no other call; both go back; and what a claim leaves behind is seen."""
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from threading import Semaphore
 from typing import Any
@@ -40,7 +40,7 @@ def config(interval: str = "Long") -> DeviceConfig:
 
 
 SLICED = Lease(ClaimUid("uid"), "main", WHOLE, config=config(), parent="GPU-0")
-PLAIN = replace(SLICED, config=DeviceConfig())
+PLAIN = dataclasses.replace(SLICED, config=DeviceConfig())
 ON_PART = Lease(ClaimUid("uid"), "main", PART, parent="GPU-1", parts=("memory-slice-0",))
 LOST = Lease(ClaimUid("uid"), "", WHOLE)
 SET = [("set_compute_mode", "GPU-0", 0), ("set_time_slice", "GPU-0", 3)]
@@ -65,9 +65,9 @@ def test_a_device_without_configuration_costs_no_call(
 ) -> None:
     edits = leases.configure(PLAIN)
     assert "/dev/nvidia0" in [node.path for node in edits.device_nodes]
-    leases.configure(replace(PLAIN, config=GPU.config(GpuConfig())))
+    leases.configure(dataclasses.replace(PLAIN, config=GPU.config(GpuConfig())))
     leases.reset(PLAIN)
-    leases.reset(replace(PLAIN, config=GPU.config(GpuConfig())))
+    leases.reset(dataclasses.replace(PLAIN, config=GPU.config(GpuConfig())))
     assert hardware.calls == []
 
 
@@ -87,18 +87,18 @@ def test_admins_and_running_containers_change_nothing(
 ) -> None:
     edits = leases.configure(SLICED)
     hardware.calls.clear()
-    assert leases.configure(replace(SLICED, may_run=True)) == edits
-    assert leases.configure(replace(SLICED, admin_access=True)) == edits
+    assert leases.configure(dataclasses.replace(SLICED, may_run=True)) == edits
+    assert leases.configure(dataclasses.replace(SLICED, admin_access=True)) == edits
     assert hardware.calls == []
 
 
 def test_a_mig_device_has_no_modes(leases: Leases, hardware: WatchedHardware) -> None:
     sharing = decode({"sharing": {"strategy": "TimeSlicing"}}, MigDeviceConfig)[0]
-    for one in (ON_PART, replace(ON_PART, config=MIG.config(sharing))):
+    for one in (ON_PART, dataclasses.replace(ON_PART, config=MIG.config(sharing))):
         edits = leases.configure(one)
         assert "/dev/nvidia1" in [node.path for node in edits.device_nodes]
         leases.reset(one)
-        leases.reset(replace(one, request="", parent="", parts=()))
+        leases.reset(dataclasses.replace(one, request="", parent="", parts=()))
     assert hardware.changes() == []
 
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_touched(
     leases: Leases, hardware: WatchedHardware, fields: dict[str, Any], said: str
 ) -> None:
     value = decode({"sharing": fields}, GpuConfig)[0]
-    refused = replace(SLICED, config=GPU.config(value))
+    refused = dataclasses.replace(SLICED, config=GPU.config(value))
     with pytest.raises(Permanent) as caught:
         leases.configure(refused)
     assert str(caught.value).startswith(
@@ -140,7 +140,7 @@ def test_a_configuration_that_cannot_be_read_any_more_may_have_set_the_modes(
     leases: Leases, hardware: WatchedHardware
 ) -> None:
     newer = DeviceConfig("resource.nvidia.com/v2", "GpuConfig", None)
-    leases.reset(replace(SLICED, config=newer))
+    leases.reset(dataclasses.replace(SLICED, config=newer))
     assert hardware.calls == BACK
 
 
@@ -221,7 +221,7 @@ def test_a_gpu_that_does_not_answer_since_the_start_keeps_its_modes(
         "tries again"
     )
     a_backend(hardware).reset(PLAIN)
-    a_backend(hardware).reset(replace(LOST, parent="GPU-1", parts=("memory-slice-0",)))
+    a_backend(hardware).reset(dataclasses.replace(LOST, parent="GPU-1", parts=("memory-slice-0",)))
     becomes(15)
     a_backend(hardware).reset(SLICED)
 
@@ -261,12 +261,12 @@ def test_another_gpu_that_has_the_name_by_now_is_not_touched(
 def test_the_last_share_puts_back_what_any_of_them_may_have_set(
     leases: Leases, hardware: WatchedHardware
 ) -> None:
-    one = replace(SLICED, share_id=ShareId("a"))
-    other = replace(PLAIN, share_id=ShareId("b"))
+    one = dataclasses.replace(SLICED, share_id=ShareId("a"))
+    other = dataclasses.replace(PLAIN, share_id=ShareId("b"))
     leases.configure(one)
-    leases.configure(replace(other, is_alone=False))
+    leases.configure(dataclasses.replace(other, is_alone=False))
     hardware.calls.clear()
-    leases.reset(replace(one, is_alone=False))
+    leases.reset(dataclasses.replace(one, is_alone=False))
     assert hardware.calls == []
     assert leases.leased() == {WHOLE}
     leases.reset(other)
@@ -276,7 +276,7 @@ def test_the_last_share_puts_back_what_any_of_them_may_have_set(
 
 def test_a_device_that_is_not_there_is_not_set_up(leases: Leases) -> None:
     with pytest.raises(Temporary, match="device gpu-9 is not found any more"):
-        leases.configure(replace(PLAIN, device=DeviceName("gpu-9")))
+        leases.configure(dataclasses.replace(PLAIN, device=DeviceName("gpu-9")))
 
 
 def test_a_process_uses_its_gpu_or_mig_device(leases: Leases, hardware: WatchedHardware) -> None:
@@ -398,7 +398,7 @@ def test_a_mig_device_has_drm_files_if_its_profile_has_graphics(
     hardware.become(structs.replace(node, gpus=gpus, mig_profiles=kinds, installation=installation))
     found = inventory(hardware.look(), {}).devices
     (name,) = (one.name for one in found if one.name.endswith("-9-0"))
-    edits = Leases(hardware).configure(replace(ON_PART, device=name))
+    edits = Leases(hardware).configure(dataclasses.replace(ON_PART, device=name))
     assert (card.path in [node.path for node in edits.device_nodes]) == has
 
 

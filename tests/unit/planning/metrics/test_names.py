@@ -2,11 +2,11 @@
 """One measurement under each of the names, with the units and labels of each exporter."""
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import DeviceAttribute
 from dra_driver.model.device import AttributeValue

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The series of a scrape, from what was sampled."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.ids import ClaimUid, DeviceName
 from dra_driver.model.state import Held, Phase

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows for what pods have already: set up again after a reboot, or reserved."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
 from dra_driver.model.claim import ClaimRef

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an Allocate call gets: a claim that no API server has, its plan, or why it gets nothing."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult
 from dra_driver.model.claim import Claim, ClaimRef

@@ -2,9 +2,9 @@
 """Which units the kubelet may give out: never one whose hardware somebody has."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.model import device as on_the_node
 from dra_driver.model.claim import ClaimRef

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which resources a node offers: what classes select, each device once, and a wrong class costs only itself."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.model.api.resource_claim import DeviceSelector
 from dra_driver.model.api.resource_slice import Counter, CounterSet, DeviceCounterConsumption

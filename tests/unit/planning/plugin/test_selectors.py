@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions that are expensive: which are refused, and how often the others are evaluated."""
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 
@@ -41,7 +41,7 @@ class Counted:
 
     def __init__(self, expression: str) -> None:
         self._real = compile_selector(expression)
-        self.selector = replace(self._real, matches=self._matches)
+        self.selector = dataclasses.replace(self._real, matches=self._matches)
         self.evaluations = 0
 
     def _matches(self, device: DeviceValue, cancelled: Check = never) -> bool:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices become several units by the admin's rules, and a rule that is wrong leaves them whole."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware

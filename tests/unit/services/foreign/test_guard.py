@@ -2,10 +2,10 @@
 """What a foreign plugin has given out, or could, is offered to nobody, and refused to who has it allocated."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from threading import Event, Thread
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.ids import DeviceName, PodUid, ResourceName, UnitId

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocate calls on a real state file: who gets a device, who does not, and when it is free again."""
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -517,7 +517,7 @@ def in_replicas(count: int = 2) -> PluginResource:
         Unit(UnitId(f"{ONE}::{n}"), DeviceName("gpu-0"), ShareId(f"replica-{n}"))
         for n in range(count)
     )
-    return replace(a_resource(4), units=units, sharing=Sharing.REPLICAS)
+    return dataclasses.replace(a_resource(4), units=units, sharing=Sharing.REPLICAS)
 
 
 def test_a_share_of_a_pod_that_has_not_started_keeps_others_from_the_whole_device(
@@ -548,7 +548,7 @@ def test_a_unit_of_the_same_name_in_another_resource_is_another_unit(node: Plugi
     given(node.admit("pod-a", ONE))
     node.cgroups.add(PodUid("pod-a"))
     node.look()
-    other = replace(a_resource(4), name=ResourceName("nvidia.com/renamed"))
+    other = dataclasses.replace(a_resource(4), name=ResourceName("nvidia.com/renamed"))
     allocate = AllocateUnits(
         node.parts, node.holders, resources=lambda _name: other, answers=lambda: Answers(all_edits)
     )

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does the contract notice a backend that breaks a promise? One deliberately bad backend, or more, for each promise."""
 
+import dataclasses
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Temporary
 from dra_driver.model.api.resource_slice import DeviceTaint
@@ -353,7 +355,7 @@ class SecondUndoesFirst(Cards):
 
     def reset(self, lease: Lease, /) -> None:
         mine = lease.device.endswith("part1")
-        super().reset(replace(lease, is_alone=lease.is_alone or mine))
+        super().reset(dataclasses.replace(lease, is_alone=lease.is_alone or mine))
 
 
 class OnePartSetsUpShared(Cards):
@@ -387,7 +389,7 @@ class SlowOnly(Cards):
 
 class SetsUpForAdmins(Cards):
     def configure(self, lease: Lease, /) -> ContainerEdits:
-        return super().configure(replace(lease, admin_access=False))
+        return super().configure(dataclasses.replace(lease, admin_access=False))
 
 
 class SetsUpWhileRunning(Cards):
@@ -420,12 +422,12 @@ class StopsToLook(Cards):
 
 class UndoesShared(Cards):
     def reset(self, lease: Lease, /) -> None:
-        super().reset(replace(lease, is_alone=True))
+        super().reset(dataclasses.replace(lease, is_alone=True))
 
 
 class UndoesNothingShared(Cards):
     def reset(self, lease: Lease, /) -> None:
-        super().reset(replace(lease, is_alone=False))
+        super().reset(dataclasses.replace(lease, is_alone=False))
 
 
 class SetsUpSharedFirstOnly(Cards):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Do backends that keep their promises pass? The simulated one with several machines, several behind one, and a small one."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from threading import Event
@@ -54,10 +54,10 @@ class Several:
         return combine({name: one.scan() for name, one in self.backends.items()}, {}, self.kinds)
 
     def configure(self, lease: Lease, /) -> ContainerEdits:
-        return self.route.configure(replace(lease, backend=""))
+        return self.route.configure(dataclasses.replace(lease, backend=""))
 
     def reset(self, lease: Lease, /) -> None:
-        self.route.reset(replace(lease, backend=""))
+        self.route.reset(dataclasses.replace(lease, backend=""))
 
     def owner(self, device: DeviceName) -> str:
         return {"card0": "a", "card1": "b"}.get(device.partition("-")[0], "")

@@ -4,10 +4,10 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.hardware import installation as module
 from dra_driver.backends.nvidia.hardware.installation import (
