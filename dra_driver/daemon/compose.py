@@ -118,7 +118,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     sockets = _sockets(settings)
     peers = Peers(settings.state_dir / PEER_DIRECTORY)
     membership = Membership(peers, deps.place.driver, sockets, log)
-    prepare = PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers)
+    prepare = PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers, may_hang=True)
     calls = (prepare, unprepares(parts, publisher))
     kubelet = _kubelet(deps, sockets, calls, checks)
     ours, plugins = (held_devices, follower), (plugin.resources, guard)
@@ -142,6 +142,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
             "liveness": liveness.run,
             "registration": kubelet.run,
             "leadership": leadership.run,
+            "lock-files": deps.locks.run,
             "events": lambda stop: teller.run(stop, deps.kube.emit_event),
         },
         adopt_claims=partial(_adopt_claims, deps, parts),

@@ -9,7 +9,6 @@ import sys
 from typing import assert_never
 
 import structlog
-from msgspec.structs import fields
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from dra_driver.model.claim import ClaimRef
@@ -118,7 +117,8 @@ def log_events(log: FilteringBoundLogger) -> Observer:
 
     def observe(event: DriverEvent) -> None:
         level, name = _line(event)
-        log.log(level, name, **_pairs(event))
+        if log.is_enabled_for(level):
+            log.log(level, name, **_pairs(event))
 
     return observe
 
@@ -250,18 +250,18 @@ def _worse(error: object, failed: str, done: str) -> tuple[int, str]:
 
 def _pairs(event: DriverEvent) -> dict[str, object]:
     pairs: dict[str, object] = {}
-    for field in fields(event):
-        value = getattr(event, field.name)
+    for field in event.__struct_fields__:
+        value = getattr(event, field)
         if isinstance(value, ClaimRef):
             pairs |= {
-                f"{field.name}_namespace": value.namespace,
-                f"{field.name}_name": value.name,
-                f"{field.name}_uid": value.uid,
+                f"{field}_namespace": value.namespace,
+                f"{field}_name": value.name,
+                f"{field}_uid": value.uid,
             }
         elif isinstance(value, float):
-            pairs[field.name] = round(value, 4)
+            pairs[field] = round(value, 4)
         elif isinstance(value, tuple):
-            pairs |= {field.name: ", ".join(value)} if value else {}
+            pairs |= {field: ", ".join(value)} if value else {}
         elif value != "":
-            pairs[field.name] = value if isinstance(value, int | str) else str(value)
+            pairs[field] = value if isinstance(value, int | str) else str(value)
     return pairs

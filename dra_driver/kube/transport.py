@@ -104,6 +104,7 @@ class Transport:
         self._observe = observe
         self._lock = Lock()
         self._pool: urllib3.PoolManager | None = None
+        self._door: tuple[urllib3.PoolManager | urllib3.HTTPConnectionPool, str]
         self._pool_context: ssl.SSLContext | None = None
 
     def request(self, exchange: Exchange) -> dict[str, Any]:
@@ -189,9 +190,10 @@ class Transport:
             headers["Accept-Encoding"] = "gzip"
         code = "unreachable"
         try:
-            response = self._current_pool().request(
+            door, base = self._current_door()
+            response = door.request(
                 exchange.method,
-                self._connection.server.rstrip("/") + exchange.target,
+                base + exchange.target,
                 headers=headers,
                 body=body,
                 timeout=timeout,
@@ -221,7 +223,8 @@ class Transport:
         response.release_conn()
         return b"".join(pieces)
 
-    def _current_pool(self) -> urllib3.PoolManager:
+    def _current_door(self) -> tuple[urllib3.PoolManager | urllib3.HTTPConnectionPool, str]:
+        """Return what sends a request, and what its URL begins with."""
         context = (
             self._connection.tls.current()
             if urlsplit(self._connection.server).scheme == "https"
@@ -230,7 +233,12 @@ class Transport:
         with self._lock:
             if self._pool is None or context is not self._pool_context:
                 self._pool, self._pool_context = _make_pool(self._connection, context), context
-            return self._pool
+                server = self._connection.server.rstrip("/")
+                self._door = (self._pool, server)
+                if not self._connection.proxy:
+                    # One server: the manager would look for its pool again for each request.
+                    self._door = (self._pool.connection_from_url(server), urlsplit(server).path)
+            return self._door
 
     def named(self, exchange: Exchange) -> Exchange:
         """The same request, with the server's address for messages."""

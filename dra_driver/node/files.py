@@ -53,9 +53,13 @@ def write_atomic(
         beside = path.with_name(f".{path.name}.{_OURS}-{next(_numbers)}{TEMPORARY_SUFFIX}")
         handle = os.open(beside, _NEW, 0o600)
         temporary = beside
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-            os.fchmod(file.fileno(), 0o644)
+        try:
+            left = memoryview(text.encode())
+            while left := left[os.write(handle, left) :]:
+                pass  # a signal or a full disk ends a write early
+            os.fchmod(handle, 0o644)
+        finally:
+            os.close(handle)
         point(f"rename.{name}.before")
         _rename(temporary, path)
         temporary = None

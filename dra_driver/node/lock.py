@@ -2,26 +2,28 @@
 """Lock between threads and between processes, by flock on one file for each name.
 
 During a rolling update two driver processes serve one node. When a process ends, the kernel releases its locks, so a crash leaves
-no lock behind. The file's text names the lock's owner, for the error message of another process. The owner of a claim's lock removes
-the file before it releases the lock. If another process then gets the lock of the removed file, it sees that the path has a different
-file or none, and tries again. The files of hardware stay: they are few, and on a disk that is busy with a commit it takes three times as
-long to make and remove a file as to open it.
+no lock behind. The file's text names the lock's owner, for the error message of another process. A file stays when its lock is released:
+to remove it from a disk that has just taken a commit is a millisecond of a kubelet's call. `run` removes the files of claims a few seconds
+later. It takes the lock for that. If another process then gets the lock of the removed file, it sees that the path has a different file or
+none, and tries again. The files of hardware are few, and stay.
 """
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dra_driver.errors import Temporary
+from dra_driver.errors import DriverError, Temporary
 from dra_driver.node.files import translated
 from dra_driver.node.private import close_directory, open_private
 
 _FIRST_PAUSE_SECONDS = 0.002
 _LONGEST_PAUSE_SECONDS = 0.1
 _STAY = ("device-", "hardware-")
+_TIDY_SECONDS = 5.0
 
 
 class Locks:
@@ -37,6 +39,7 @@ class Locks:
         self._directory = directory
         self._clock = clock
         self._sleep = sleep
+        self._left: set[Path] = set()  # adding to a set is one step for all threads
 
     @contextmanager
     def locked(self, names: Iterable[str], *, until: float, purpose: str) -> Iterator[None]:
@@ -54,22 +57,27 @@ class Locks:
             yield
         finally:
             for path, handle in reversed(taken):
-                if not path.name.startswith(_STAY):
-                    with suppress(OSError):
-                        path.unlink(missing_ok=True)
                 os.close(handle)
+                if not path.name.startswith(_STAY):
+                    self._left.add(path)
+
+    def run(self, stop: threading.Event) -> None:
+        """Every few seconds until `stop`: remove the files that are not needed any more."""
+        while not stop.wait(_TIDY_SECONDS):
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Remove the files of released locks, but of hardware. The file of a lock that somebody has again stays until he releases it."""
+        for _ in range(len(self._left)):
+            with suppress(DriverError):
+                _remove_free(self._left.pop())
 
     def clear_leftovers(self) -> None:
         """Remove the lock files of killed processes. The files of locks that a process has stay."""
         if self._directory.is_dir():
             close_directory(self._directory)  # an older driver made it readable for others
         for path in self._directory.glob("*.lock"):
-            taken = take(path)
-            if isinstance(taken, int):
-                # Remove the file before the lock is released: the next process with this lock sees that the path lost the file.
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
-                os.close(taken)
+            _remove_free(path)
 
     def _acquire(self, path: Path, *, until: float) -> int:
         pause = _FIRST_PAUSE_SECONDS
@@ -92,6 +100,15 @@ class Locked(Temporary):
             f"{name} is locked by {holder}; waited as long as the kubelet waits, it tries again"
         )
         self.holder = holder
+
+
+def _remove_free(path: Path) -> None:
+    taken = take(path)
+    if isinstance(taken, int):
+        # Remove the file before the lock is released: the next process with this lock sees that the path lost the file.
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        os.close(taken)
 
 
 def _name_holder(handle: int, purpose: str) -> None:

@@ -4,7 +4,10 @@ processes share it during an update.
 
 Rules of this file:
 
-* Only committed transactions change the file. When a commit returns, it is on disk (synchronous=FULL).
+* Only committed transactions change the file. When a commit returns, it is on disk (synchronous=FULL), except "prepared": it is in
+  the kernel's memory then, and on disk with the next commit. A killed process loses nothing by that. A power cut may lose it, but ends
+  the boot too, and after a boot a Prepared row is a Started one again (`dra_driver.planning.recover`). "started" is on disk before
+  hardware is set up.
 * The table `owners` has one row for each (pool, device, share). SQLite itself refuses a second owner, an owner of a share beside an
   owner of the whole device, and owners of different devices that are the same hardware (`dra_driver.node.transaction`).
 * A kubelet's call takes the same time for one prepared claim and for 1000, because it reads all rows by key.
@@ -50,6 +53,8 @@ COMMITS = (
     "recovered",
     "published",
 )
+# A preparation waits for the disk once, at "started".
+_MAY_BE_LOST_WITH_THE_BOOT = ("prepared",)
 FAILPOINTS = (
     *(f"commit.{name}.{when}" for name in COMMITS for when in ("before", "after")),
     "rename.damaged.before",
@@ -166,7 +171,7 @@ class StateStore:
     @contextmanager
     def transaction(self, commit: str) -> Iterator[StateTransaction]:
         """Run the body in one transaction that commits under this name (one of COMMITS). An exception undoes everything."""
-        with self._mutex, self._translated():
+        with self._mutex, self._translated(), self._synchronous(commit):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield StateTransaction(self._db, self.boot_id)
@@ -189,6 +194,17 @@ class StateStore:
         with self._mutex:
             self._db.close()
             os.close(self._guard)
+
+    @contextmanager
+    def _synchronous(self, commit: str) -> Iterator[None]:
+        if commit not in _MAY_BE_LOST_WITH_THE_BOOT:
+            yield
+            return
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            yield
+        finally:
+            self._db.execute("PRAGMA synchronous = FULL")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from functools import partial
 from itertools import chain, compress, repeat
-from threading import Lock
+from threading import Lock, Semaphore
 from typing import Protocol, TypeVar, assert_never
 
 from msgspec import Struct, field
@@ -48,6 +48,7 @@ from dra_driver.model.state import Held, Phase, PreparedClaim, Users
 
 CALL_SECONDS = 35  # temporary errors are retried this long; the kubelet gives a call 45 s
 QUICK_SECONDS = 0.005  # after this time each waiting plan gets a thread of its own
+HERE_LIMIT = 4  # of the kubelet's workers; hardware that hangs must not take all of them
 PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 Done = TypeVar("Done")
@@ -141,6 +142,7 @@ class Executor:
         self._pool = pool
         self._mutex = Lock()
         self._unfinished: dict[_Work, ClaimRef] = {}
+        self._here = Semaphore(HERE_LIMIT)
 
     def mark(self, marks: Marks, steps: Iterable[Step]) -> None:
         """Apply the marks among `steps` to an open transaction."""
@@ -156,8 +158,13 @@ class Executor:
             return _driver_error(plan, error)
         return None
 
-    def work(self, plans: Sequence[Plan], *, until: float, late: Late) -> Mapping[ClaimUid, Result]:
+    def work(
+        self, plans: Sequence[Plan], *, until: float, late: Late, may_hang: bool = False
+    ) -> Mapping[ClaimUid, Result]:
         """Do the work of all plans in parallel. Returns the result for each claim, by `until` (a time of the clock).
+
+        With `may_hang` somebody else answers for this thread if it is not back in time. Then it does the work of a single plan itself,
+        which saves waking another thread and waiting for it; a few calls may do so at a time.
 
         For work that is not done by `until`, the error is a Temporary, and the work goes on. When such work ends, its thread calls
         the function that `late(plan)` returned, with the result. One thread does all quick work, because
@@ -166,7 +173,12 @@ class Executor:
         waiting: deque[Callable[[], None]] = deque()
         running = [(plan, self._start(plan, until, waiting)) for plan in plans]
         several = len(waiting) > 1
-        if waiting:
+        if may_hang and not several and self._here.acquire(blocking=False):
+            try:
+                _do_all(waiting)
+            finally:
+                self._here.release()
+        elif waiting:
             self._pool.submit(_do_all, waiting)
         if several:
             wait([future for _, future in running], timeout=QUICK_SECONDS)

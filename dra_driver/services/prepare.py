@@ -47,11 +47,18 @@ class PrepareClaims:
     """Prepares the kubelet's claims when called. Safe to call from several threads; calls for one claim wait for each other."""
 
     def __init__(
-        self, parts: NodeParts, fetch: Callable[[ClaimRef], Claim], pool: ThreadPoolExecutor
+        self,
+        parts: NodeParts,
+        fetch: Callable[[ClaimRef], Claim],
+        pool: ThreadPoolExecutor,
+        *,
+        may_hang: bool = False,
     ) -> None:
+        """`may_hang`: whoever calls answers the kubelet in time, also if this does not return (`dra_driver.kubelet.calls`)."""
         self._parts = parts
         self._fetch = fetch
         self._pool = pool
+        self._may_hang = may_hang
         self._conflicts = Conflicts(parts)
 
     def __call__(
@@ -278,7 +285,7 @@ class PrepareClaims:
             return {}
         parts = self._parts
         late = finish_late(parts, locks, until)
-        results = parts.executor.work(plans, until=until, late=late)
+        results = parts.executor.work(plans, until=until, late=late, may_hang=self._may_hang)
         errors = finish(parts, [(plan, results[plan.claim.uid]) for plan in plans], until)
         return {plan.claim.uid: _answer(plan, errors[plan.claim.uid]) for plan in plans}
 

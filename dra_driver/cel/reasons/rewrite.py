@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from dra_driver.cel.reasons.paths import DevicePath, domain_of, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, ParsedAst, Select, StructField
@@ -69,12 +69,12 @@ def _renamed(part: AnyNode, names: Mapping[DevicePath, str]) -> AnyNode:
 def _parts_of(part: AnyNode, change: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the fields of the node that contain other nodes, with these changed."""
     changed: dict[str, Any] = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
+    for field in part.__struct_fields__:
+        value = getattr(part, field)
         if isinstance(value, Expr):
-            changed[field.name] = change(value)
+            changed[field] = change(value)
         elif isinstance(value, tuple):
-            changed[field.name] = tuple(change(one) for one in value)
+            changed[field] = tuple(change(one) for one in value)
     return changed
 
 

@@ -15,6 +15,7 @@ import pytest
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.node import lock
 from dra_driver.node.lock import Locks
+from dra_driver.testing.stage import wait_for
 from tests.support.local_node import ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
@@ -37,7 +38,9 @@ def manual(directory: Path, clock: ManualClock) -> Locks:
     return Locks(directory / "locks", clock=clock, sleep=clock.sleep)
 
 
-def test_a_lock_keeps_another_out_and_leaves_no_file(tmp_path: Path, clock: ManualClock) -> None:
+def test_a_lock_keeps_another_out_and_its_file_is_removed_later(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     locks = manual(tmp_path, clock)
     with locks.locked(["claim-1", "claim-1"], until=0, purpose="preparing"):
         assert [path.name for path in (tmp_path / "locks").iterdir()] == ["claim-1.lock"]
@@ -50,9 +53,42 @@ def test_a_lock_keeps_another_out_and_leaves_no_file(tmp_path: Path, clock: Manu
         f"claim-1 is locked by process {os.getpid()}, preparing; waited as long as the kubelet waits, it tries again"
     )
     assert clock.pauses[:7] == [0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.1]
-    assert list((tmp_path / "locks").iterdir()) == []
     with locks.locked(["claim-1"], until=0, purpose="again"):
+        locks.tidy()  # somebody has it again
+        assert [path.name for path in (tmp_path / "locks").iterdir()] == ["claim-1.lock"]
+    locks.tidy()
+    assert list((tmp_path / "locks").iterdir()) == []
+    locks.tidy()
+    with locks.locked(["claim-1"], until=0, purpose="anew"):
         pass
+
+
+def test_a_file_that_cannot_be_removed_keeps_no_other_one(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    locks = manual(tmp_path, clock)
+    with locks.locked(["claim-1", "claim-2"], until=0, purpose="preparing"):
+        pass
+    folder = tmp_path / "locks"
+    (folder / "claim-1.lock").unlink()
+    (folder / "claim-1.lock").symlink_to("elsewhere")
+    locks.tidy()
+    assert [path.name for path in folder.iterdir()] == ["claim-1.lock"]
+
+
+def test_files_are_removed_while_the_process_runs(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_TIDY_SECONDS", 0.001)
+    locks, stop = manual(tmp_path, clock), Event()
+    with locks.locked(["claim-1"], until=0, purpose="preparing"):
+        pass
+    thread = Thread(target=locks.run, args=(stop,), daemon=True)
+    thread.start()
+    wait_for(lambda: not list((tmp_path / "locks").iterdir()), "an empty folder")
+    stop.set()
+    thread.join(DEADLINE)
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("name", ["device-gpu-0", "hardware-00112233"])
@@ -64,6 +100,7 @@ def test_the_file_of_a_lock_of_hardware_stays_until_the_next_start(
     path = tmp_path / "locks" / f"{name}.lock"
     with locks.locked([name], until=0, purpose="setting up"):
         inode = path.stat().st_ino
+    locks.tidy()
     with locks.locked([name], until=0, purpose="resetting"):
         assert path.stat().st_ino == inode
         with (
@@ -149,7 +186,7 @@ def test_another_process_keeps_us_out_and_its_death_lets_us_in(
 
 
 def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) -> None:
-    """The waiter has the old file open when its holder removes it and lets go."""
+    """The waiter has the old file open when it is removed."""
     clock, entered, leave = ManualClock(), Event(), Event()
     locks = manual(tmp_path, clock)
     path = tmp_path / "locks" / "a.lock"
@@ -165,6 +202,7 @@ def test_a_lock_on_a_file_that_was_removed_meanwhile_is_no_lock(tmp_path: Path) 
     stale = os.open(path, os.O_RDWR)
     leave.set()
     holder.join(DEADLINE)
+    locks.tidy()
     assert lock.try_lock(stale)
     assert not lock.leads_to(path, stale)
     with locks.locked(["a"], until=0, purpose="second"):

@@ -195,6 +195,26 @@ def test_every_commit_has_a_failpoint_on_both_sides(path: Path) -> None:
     assert points.passed == tuple(name for name in FAILPOINTS if name.startswith("commit."))
 
 
+def test_only_the_commit_that_a_boot_undoes_anyway_is_not_forced_to_the_disk(path: Path) -> None:
+    """For SQLite, NORMAL (1) leaves a commit in the kernel's memory and FULL (2) waits for the disk."""
+    found: list[tuple[str, int]] = []
+
+    def note(point: str) -> None:
+        if point.endswith(".before"):
+            found.append((point, store._db.execute("PRAGMA synchronous").fetchone()[0]))
+
+    with opened(path, point=note) as store:
+        for name in (*COMMITS, *reversed(COMMITS)):
+            with suppress(KeyError), store.transaction(name):
+                raise KeyError  # an undone one leaves no trace
+            with store.transaction(name):
+                pass
+    assert {point for point, mode in found if mode == 1} == {"commit.prepared.before"}
+    assert {point for point, mode in found if mode == 2} == {
+        f"commit.{name}.before" for name in COMMITS if name != "prepared"
+    }
+
+
 @pytest.mark.parametrize(("when", "kept"), [("before", ()), ("after", (a_row(),))])
 def test_only_the_commit_counts(path: Path, when: str, kept: tuple[PreparedClaim, ...]) -> None:
     points = Failpoints({f"commit.started.{when}": raising(RuntimeError("crash"))})

@@ -3,7 +3,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from threading import Barrier, Event
+from threading import Barrier, Event, Semaphore, Thread, current_thread
 
 import pytest
 
@@ -20,7 +20,7 @@ from dra_driver.model.plan import (
     WriteCdiSpec,
 )
 from dra_driver.model.presence import Alive
-from dra_driver.services.execute import FAILPOINTS, Result, StillUsed
+from dra_driver.services.execute import FAILPOINTS, HERE_LIMIT, Result, StillUsed
 from dra_driver.testing.builders import a_claim, a_pod, a_ref, an_edit
 from tests.support.local_node import LocalNode, ManualClock
 
@@ -31,6 +31,11 @@ A_LEASE = Lease(A_REF.uid, "gpu", DeviceName("gpu-0"), parent="uuid-gpu-0")
 SET_UP = Plan(A_REF, (ConfigureDevice(A_LEASE),))
 RESET = Plan(A_REF, (ResetDevice(A_LEASE),))
 DONE = Result(edits=(an_edit(A_LEASE),))
+
+
+def on_device(name: str) -> Plan:
+    ref = a_ref(name)
+    return Plan(ref, (ConfigureDevice(Lease(ref.uid, "gpu", DeviceName(name), parent=name)),))
 
 
 def never_late(plan: Plan):
@@ -242,6 +247,57 @@ def test_work_that_is_not_done_in_time_goes_on_and_tells_how_it_ended(node: Loca
         "no",
         "claim default/claim (uid uid-claim): KeyError: 'x'; this is a defect of the backend or the driver, report it",
     ]
+
+
+def test_a_thread_that_may_hang_does_the_work_of_one_plan_itself(node: LocalNode) -> None:
+    """But not of several, and not if as many others hang already as may."""
+    threads: list[str] = []
+    go_on, hanging = Event(), Semaphore(0)
+
+    def configure(_lease: Lease) -> None:
+        threads.append(current_thread().name)
+        hanging.release()
+        assert go_on.wait(DEADLINE)
+
+    node.configure = configure
+    executor = node.parts.executor
+
+    def work(*devices: str) -> Thread:
+        # Each on a device of its own, because work on one device waits for its lock.
+        plans = [on_device(name) for name in devices]
+        arguments = {"until": 1e9, "late": never_late, "may_hang": True}
+        thread = Thread(target=executor.work, args=(plans,), kwargs=arguments, daemon=True)
+        thread.start()
+        for _ in plans:
+            assert hanging.acquire(timeout=DEADLINE)
+        return thread
+
+    own = [work(f"gpu-{number}") for number in range(HERE_LIMIT)]
+    assert threads == [thread.name for thread in own]
+    assert len(executor.unfinished()) == HERE_LIMIT
+    one_more = work("one-more")
+    go_on.set()
+    for thread in (*own, one_more):
+        thread.join(DEADLINE)
+    several = work("gpu-0", "gpu-1")
+    several.join(DEADLINE)
+    assert not {one_more.name, several.name} & set(threads)
+    again = work("gpu-0")
+    again.join(DEADLINE)
+    assert threads[-1] == again.name
+    assert executor.unfinished() == ()
+
+
+def test_a_thread_that_may_hang_gets_the_error_of_its_work(node: LocalNode) -> None:
+    def configure(_lease: Lease) -> None:
+        raise KeyError("x")
+
+    node.configure = configure
+    (result,) = node.parts.executor.work(
+        [SET_UP], until=1e9, late=never_late, may_hang=True
+    ).values()
+    assert "KeyError: 'x'" in str(result.error)
+    assert node.parts.executor.work([], until=1e9, late=never_late, may_hang=True) == {}
 
 
 def test_work_that_ends_in_time_is_not_late_and_is_not_remembered(node: LocalNode) -> None:
