@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.stage import wait_for

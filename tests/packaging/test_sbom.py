@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 from driverimage import cache, debian, image, sbom, wheels
 from driverimage.sbom import Component, Subject
 from driverimage.tree import ImageError
-from msgspec.structs import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBC = Component("deb/debian", "libc6", "2.36-9+deb12u14", "amd64", "a" * 64)
