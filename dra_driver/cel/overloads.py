@@ -10,7 +10,6 @@ Source: cel-go common/decls/decls.go, interpreter/interpretable.go.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 
 from msgspec import Struct
@@ -47,8 +46,7 @@ class Parameter(Struct, frozen=True):
         return self.element.accepts(value[0])
 
 
-@dataclass(frozen=True)
-class Overload:
+class Overload(Struct, frozen=True, dict=True):
     """One overload and its implementation. `signature` has the argument types, target first. cel-go checks it if `guarded`."""
 
     function: str
@@ -97,16 +95,16 @@ class Singleton(Struct, frozen=True):
         return self
 
 
-@dataclass(frozen=True)
-class Dispatcher:
+class Dispatcher(Struct, frozen=True, dict=True):
     """A function with one implementation for each overload."""
 
     name: str
     overloads: tuple[Overload, ...]
-    by_id: dict[str, Overload] = field(init=False, compare=False)
 
-    def __post_init__(self) -> None:
-        self.__dict__["by_id"] = {overload.id: overload for overload in self.overloads}
+    @cached_property
+    def by_id(self) -> dict[str, Overload]:
+        """The overloads by their IDs."""
+        return {overload.id: overload for overload in self.overloads}
 
     def __call__(self, *arguments: object) -> object:
         if len(self.overloads) == 1:

@@ -12,12 +12,14 @@ Source: Go's packages regexp and regexp/syntax.
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
-
-import re2
+from typing import TYPE_CHECKING, Protocol
 
 from dra_driver.cel import golang, unicode_classes, work
 from dra_driver.cel.failures import EvaluationError
+
+# re2 is imported where it is called: that takes 4 ms, and few selectors have a pattern.
+if TYPE_CHECKING:
+    import re2
 
 _MEMORY = 64 << 20  # The most bytes for one pattern.
 _USUAL_MEMORY = 8 << 20
@@ -160,6 +162,8 @@ def compile_pattern(pattern: str) -> Pattern:
 
 
 def _compile(pattern: str) -> Pattern:
+    import re2  # noqa: PLC0415  see above
+
     translated = golang.utf8(_TOKENS.sub(_translated, pattern))
     try:
         compiled = _in_little_memory(translated)
@@ -176,6 +180,8 @@ def _compile(pattern: str) -> Pattern:
 
 
 def _in_little_memory(pattern: bytes) -> Pattern:
+    import re2  # noqa: PLC0415  see above
+
     options = re2.Options()
     options.log_errors = False
     # No CEL function returns groups, and the search is faster without them.
@@ -191,7 +197,7 @@ def _in_little_memory(pattern: bytes) -> Pattern:
     return Pattern(compiled.search, compiled.programsize)
 
 
-def _text(error: re2.error) -> str:
+def _text(error: "re2.error") -> str:
     (message,) = error.args
     return message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
 
@@ -256,7 +262,7 @@ _IN_GO = (
 )
 
 
-def _in_go(error: re2.error, pattern: str) -> str:
+def _in_go(error: "re2.error", pattern: str) -> str:
     """Return RE2's error message in Go's words. Both quote the same part of the pattern, with the exceptions below."""
     text = _text(error).replace(_UNKNOWN, "{")
     if text.startswith("trailing "):

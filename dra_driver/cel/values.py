@@ -67,10 +67,9 @@ class Optional(Struct, frozen=True, eq=False):
 NONE = Optional(present=False)
 
 
-class Opaque:
+class Opaque(Struct, frozen=True, eq=False):
     """A value of a Kubernetes library. `hashable` is False if Go panics when the value is a map key."""
 
-    __slots__ = ()
     type_name = ""
     go_name = ""
     hashable = True

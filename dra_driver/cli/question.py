@@ -5,7 +5,6 @@ import argparse
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dra_driver.cli import cluster, inputs, render
@@ -30,20 +29,20 @@ class GaveUp(Permanent):
     """The time of --timeout is over."""
 
 
-@dataclass(slots=True)
 class Question:
     """The arguments of the command line, and what they ask about."""
 
-    chosen: argparse.Namespace
-    asked: Asked
-    _documents: tuple[tuple[str, object], ...] | None = field(default=None, init=False)
-    _added: NewNode | None = field(default=None, init=False)
-    """The node of --add-node."""
-    _target: cluster.Target | None = field(default=None, init=False)
-    _state: ClusterState | None = field(default=None, init=False)
-    """The cluster as it was read last; None if it could not be read."""
-    _left: float = field(default=0.0, init=False)
-    """The time that is left of --timeout, in seconds."""
+    def __init__(self, chosen: argparse.Namespace, asked: Asked) -> None:
+        self.chosen = chosen
+        self.asked = asked
+        self._documents: tuple[tuple[str, object], ...] | None = None
+        self._added: NewNode | None = None
+        """The node of --add-node."""
+        self._target: cluster.Target | None = None
+        self._state: ClusterState | None = None
+        """The cluster as it was read last; None if it could not be read."""
+        self._left = 0.0
+        """The time that is left of --timeout, in seconds."""
 
     @property
     def output(self) -> str:

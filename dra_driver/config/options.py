@@ -14,9 +14,8 @@ from msgspec import Struct
 
 from dra_driver.model.ids import DriverName
 from dra_driver.model.names import DOMAIN
-from dra_driver.planning.label_text import label_key_problem, taint_key_problem
-from dra_driver.planning.labels import FACTS
-from dra_driver.planning.metrics.aliases import OWN_NAMES, SCHEMES
+from dra_driver.planning.label_text import FACTS, label_key_problem, taint_key_problem
+from dra_driver.planning.metrics.schemes import OWN_NAMES, SCHEME_NAMES
 
 DEFAULT_DRIVER_NAME = DriverName(DOMAIN)
 LARGEST_PORT = 65535
@@ -134,8 +133,9 @@ def _aliases(text: str) -> tuple[tuple[str, str], ...]:
 def _metrics_names(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     for name in names:
-        if name not in SCHEMES:
-            raise ValueError(f"must be NAME,… with names of {', '.join(SCHEMES)}; {name!r} is none")
+        if name not in SCHEME_NAMES:
+            known = ", ".join(SCHEME_NAMES)
+            raise ValueError(f"must be NAME,… with names of {known}; {name!r} is none")
     return tuple(dict.fromkeys(names))
 
 

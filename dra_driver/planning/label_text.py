@@ -3,6 +3,8 @@
 
 import re
 
+FACTS = ("vendor", "product", "model", "generation", "memory-mib", "count")
+"""What an alias can be for. `product` is the vendor's name, `model` the name that Google's clusters use: nvidia-tesla-v100."""
 LONGEST = 63
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -24,9 +24,6 @@ from dra_driver.model.names import (
 from dra_driver.planning.gfd_labels import GfdRules, capacity_of, gfd_labels, value_of
 from dra_driver.planning.label_text import label_value
 
-FACTS = ("vendor", "product", "model", "generation", "memory-mib", "count")
-"""What an alias can be for. `product` is the vendor's name, `model` the name that Google's clusters use: nvidia-tesla-v100."""
-
 _OWN = {
     PRODUCT_LABEL: "product",
     MEMORY_MIB_LABEL: "memory-mib",

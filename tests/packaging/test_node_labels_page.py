@@ -14,7 +14,8 @@ from dra_driver.config.options import OPTIONS
 from dra_driver.config.settings import load
 from dra_driver.model.ids import NodeName
 from dra_driver.model.names import LABELS, PUBLISH_FAILED
-from dra_driver.planning.labels import FACTS, LabelRules, feature_file, node_labels
+from dra_driver.planning.label_text import FACTS
+from dra_driver.planning.labels import LabelRules, feature_file, node_labels
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "node-labels.md").read_text()

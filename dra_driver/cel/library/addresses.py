@@ -6,7 +6,6 @@ Source: k8s.io/apiserver pkg/cel/library/{ip,cidr}.go, pkg/cel/{ip,cidr}.go.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dra_driver.cel import values
 from dra_driver.cel.failures import Aborted, EvaluationError, no_such_overload
@@ -20,8 +19,7 @@ IP_TYPE, CIDR_TYPE = "net.IP", "net.CIDR"
 _BROADCAST = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IP(Opaque):
+class IP(Opaque, frozen=True, eq=False):
     """An IP address: the CEL type net.IP."""
 
     address: Address
@@ -43,8 +41,7 @@ class IP(Opaque):
         return str(self.address)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CIDR(Opaque):
+class CIDR(Opaque, frozen=True, eq=False):
     """A network: the CEL type net.CIDR. The address can have bits behind the prefix."""
 
     address: Address

@@ -7,7 +7,6 @@ Source: k8s.io/apiserver pkg/cel/library/format.go, k8s.io/apimachinery pkg/util
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 
 from dra_driver.cel import golang, values, work
@@ -21,8 +20,7 @@ TYPE = "kubernetes.NamedFormat"
 Problems = Callable[[str], list[str]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Format(Opaque):
+class Format(Opaque, frozen=True, eq=False):
     """A named format. `regex_size` is the pattern length in the cost of validate()."""
 
     name: str

@@ -9,7 +9,6 @@ Source: k8s.io/apimachinery pkg/api/resource, k8s.io/apiserver pkg/cel/library/q
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
@@ -39,8 +38,7 @@ _MOST_DIGITS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Quantity(Opaque):
+class Quantity(Opaque, frozen=True, eq=False):
     """The quantity `value` times 10^`scale`. `fast` and `pointer` say which form it has in Go."""
 
     value: int

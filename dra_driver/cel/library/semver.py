@@ -6,7 +6,6 @@ Source: k8s.io/apiserver pkg/cel/library/semverlib.go, github.com/blang/semver/v
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from dra_driver.cel import golang, values, work
@@ -24,8 +23,7 @@ _LONGEST_KEPT = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Semver(Opaque):
+class Semver(Opaque, frozen=True, eq=False):
     """A version. The pre-release is a tuple of numbers and words."""
 
     major: int

@@ -7,9 +7,8 @@ Source: cel-go common/types/{timestamp,duration,overflow}.go, Go's package time.
 """
 
 import re
-import zoneinfo
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from dra_driver.cel import golang, values, work
 from dra_driver.cel.failures import EvaluationError, no_such_overload
@@ -230,12 +229,14 @@ def _whole(text: str) -> int:
     return number
 
 
-def _moved(moment: datetime, zone: zoneinfo.ZoneInfo) -> int:
+def _moved(moment: datetime, zone: tzinfo) -> int:
     offset = moment.astimezone(zone).utcoffset() or timedelta()
     return offset // timedelta(seconds=1)
 
 
-def _zone(name: str) -> zoneinfo.ZoneInfo:
+def _zone(name: str) -> tzinfo:
+    import zoneinfo  # noqa: PLC0415  takes 5 ms, and hardly any selector has a time zone
+
     if name in ("", "Local"):
         return zoneinfo.ZoneInfo("UTC")
     if ".." in name or name[0] in "/\\":

@@ -5,7 +5,6 @@ Source: k8s.io/apiserver pkg/cel/library/urls.go, pkg/cel/url.go.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dra_driver.cel import values, work
 from dra_driver.cel.failures import EvaluationError, no_such_overload
@@ -17,8 +16,7 @@ from dra_driver.cel.values import LiteralMap, Opaque
 TYPE = "kubernetes.URL"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class URL(Opaque):
+class URL(Opaque, frozen=True, eq=False):
     """A parsed URL: the CEL type kubernetes.URL."""
 
     url: WebUrl

@@ -38,8 +38,7 @@ _STRING = "|".join(
 _TOKEN = re.compile(
     rf"""
     (?P<space>[\t\ \r\n\f]+|//[^\n]*)
-    |(?P<bytes>[bB](?:{_STRING}))
-    |(?P<string>{_STRING})
+    |(?P<string>[bB]?(?:{_STRING}))
     |(?P<double>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     |(?P<uint>0x[0-9a-fA-F]+[uU]|[0-9]+[uU])
     |(?P<int>0x[0-9a-fA-F]+|[0-9]+)
@@ -74,7 +73,9 @@ def _kind(match: re.Match[str]) -> str:
     text = match.group()
     if text in _KEYWORDS or match.lastgroup is None:
         return text
-    return match.lastgroup
+    # Bytes are a string with a prefix. A pattern of their own would be as long as that of a string, and is compiled at each import.
+    is_bytes = match.lastgroup == "string" and text[0] in "bB"
+    return "bytes" if is_bytes else match.lastgroup
 
 
 def no_word(token: Token) -> Issue:

@@ -22,11 +22,13 @@ from dra_driver.planning.metrics.families import (
     number,
 )
 from dra_driver.planning.metrics.own import OWN, holder_labels, labels_of
+from dra_driver.planning.metrics.schemes import (
+    DCGM_NAMES,
+    DUTY_CYCLE_NAMES,
+    OPENTELEMETRY_NAMES,
+    OWN_NAMES,
+)
 
-OWN_NAMES = "own"
-DCGM_NAMES = "dcgm"
-DUTY_CYCLE_NAMES = "duty-cycle"
-OPENTELEMETRY_NAMES = "opentelemetry"
 _WATTS_OF_MILLIWATT = 1000.0
 _INSTANCE = re.compile(r"instance-(\d+)-\d+")
 _PARTITION = re.compile(r"gpu-(\d+)-mig-.*")

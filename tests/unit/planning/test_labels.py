@@ -12,8 +12,8 @@ from dra_driver.model.api.resource_slice import DeviceCapacity
 from dra_driver.model.ids import NodeName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
+from dra_driver.planning.label_text import FACTS
 from dra_driver.planning.labels import (
-    FACTS,
     LabelPlan,
     LabelRules,
     facts_of,

@@ -2,9 +2,9 @@
 """Parts of the evaluator that no expression shows alone, or only one that Kubernetes cannot finish."""
 
 import operator
-from dataclasses import dataclass
 
 import pytest
+import re2
 
 from dra_driver.cel import golang, regex, values
 from dra_driver.cel.checking.check import check
@@ -21,8 +21,7 @@ from dra_driver.cel.values import Duration, Opaque, Timestamp
 from dra_driver.cel.versions import Environment
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Strange(Opaque):
+class _Strange(Opaque, frozen=True, eq=False):
     type_name = "strange"
     go_name = "strange.Strange"
 
@@ -204,4 +203,4 @@ def test_an_empty_match_does_not_count_between_the_bytes_of_a_character() -> Non
 
 
 def test_an_error_without_a_word_in_go_keeps_its_own() -> None:
-    assert regex._in_go(regex.re2.error("pattern too large"), "a") == "pattern too large"
+    assert regex._in_go(re2.error("pattern too large"), "a") == "pattern too large"

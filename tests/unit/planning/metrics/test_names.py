@@ -16,6 +16,7 @@ from dra_driver.model.usage import DeviceUsage, NodeUsage, UsageSample
 from dra_driver.planning.metrics.aliases import SCHEMES
 from dra_driver.planning.metrics.families import Place, said
 from dra_driver.planning.metrics.node import node_families
+from dra_driver.planning.metrics.schemes import SCHEME_NAMES
 from dra_driver.testing.builders import A_DRIVER, A_NODE, A_POOL, a_device
 from tests.support.usage_rows import a_prepared_device, a_row, a_use
 
@@ -49,6 +50,10 @@ NOT_OF_A_DEVICE = (
     "device_not",
     "device_sample",
 )
+
+
+def test_each_value_of_the_setting_has_its_table() -> None:
+    assert tuple(SCHEMES) == SCHEME_NAMES
 
 
 def shown(
