@@ -6,7 +6,7 @@ allocated (`AllocatedState`). `explain` also names the claim and its pods.
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources/allocateddevices.go.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct, field
 
@@ -29,6 +29,8 @@ class AllocatedDevices(Struct):
 
     devices: dict[DeviceID, AllocatedClaim] = field(default_factory=dict)
     shares: dict[DeviceID, list[AllocatedClaim]] = field(default_factory=dict)
+    several: bool = False
+    """Whether a device may belong to several claims: to their shares, or, in a cluster that is wrong, the whole of it to two claims."""
     _share_ids: set[SharedDeviceID] = field(default_factory=set)
     _consumed: dict[DeviceID, dict[str, int]] = field(default_factory=dict)
 
@@ -46,15 +48,22 @@ class AllocatedDevices(Struct):
         """Add the devices and shares of one more claim."""
         allocation = claim.status.allocation
         results = (allocation.devices.results or ()) if allocation else ()
+        holder = allocated_claim(claim)
         for result in results:
             if not result.admin_access:
                 shared = consumable_capacity and result.share_id is not None
-                self._add(result, allocated_claim(claim), shared=shared)
+                self._add(result, holder, shared=shared)
+
+    def without(self, claims: Collection[str]) -> "AllocatedDevices":
+        """Return what is allocated when these claims ("namespace/name") have ended. Not if `several`."""
+        left = {one: claim for one, claim in self.devices.items() if claim.claim not in claims}
+        return AllocatedDevices(left)
 
     def _add(
         self, result: DeviceRequestAllocationResult, claim: AllocatedClaim, *, shared: bool
     ) -> None:
         device = DeviceID(result.driver, result.pool, result.device)
+        self.several = self.several or shared or device in self.devices
         if not shared:
             self.devices[device] = claim
             return
@@ -80,7 +89,6 @@ class AllocatedDevices(Struct):
 def allocated_claim(claim: ResourceClaim) -> AllocatedClaim:
     """Return the claim's namespace and name, with the pods of status.reservedFor."""
     metadata = claim.metadata
-    pods = tuple(
-        f"{metadata.namespace}/{reference.name}" for reference in claim.status.reserved_for or ()
-    )
+    users = claim.status.reserved_for or ()
+    pods = tuple([f"{metadata.namespace}/{reference.name}" for reference in users])
     return AllocatedClaim(f"{metadata.namespace}/{metadata.name}", pods)

@@ -101,15 +101,15 @@ class DeviceValue:
 
     def _convert_attributes(self) -> DomainMap[Attribute]:
         """Return all attributes by domain and name."""
-        # This loop runs for every attribute of every device, so the most common type (string) is read without a call.
+        # This loop runs for every attribute of every device, so the most common types (int, string) are read without a call.
         domains: DomainMap[Attribute] = DomainMap()
         own: dict[str, Attribute] = {}
         for name, attribute in (self.published.attributes or {}).items():
-            value: Attribute | None = attribute.string_value
+            value: Attribute | None = attribute.int_value
+            if value is None and attribute.bool_value is None:
+                value = attribute.string_value
             if (
                 value is None
-                or attribute.int_value is not None
-                or attribute.bool_value is not None
                 or attribute.string_values is not None
                 or attribute.int_values is not None
                 or attribute.bool_values is not None

@@ -105,7 +105,7 @@ class DeviceState:
         if unusable is not None and not self._taken_all_the_same(device):
             yield unusable
             return
-        if self._nodes.nodes and self._nodes.of(device) == frozenset():
+        if self._nodes.nodes and self._nodes.is_for_none(device):
             yield NodeNotSelected(where_usable(device), self._nodes.near_miss(device))
         yield from self._features(device)
         # If another claim has the whole device, its free capacity and counters are not checked.
@@ -114,8 +114,10 @@ class DeviceState:
             yield self._fleet.holders.held_by(holder)
         else:
             yield from self._short(device)
-            yield from self._used_up(device)
-        yield from self._tainted(device)
+            if device.device.consumes_counters:
+                yield from self._used_up(device)
+        if device.device.taints:
+            yield from self._tainted(device)
 
     def _taken_all_the_same(self, device: SliceDevice) -> bool:
         """Whether the pool is incomplete, and this release takes the device from it for this request."""
@@ -180,7 +182,7 @@ class DeviceState:
             yield CapacityConsumed(name, str(consumed[name]), str(left), *users)
 
     def _used_up(self, device: SliceDevice) -> Iterator[Verdict]:
-        if not device.device.consumes_counters or not self._fleet.rules.partitionable:
+        if not self._fleet.rules.partitionable:
             return
         if device.id in self._fleet.held.shares:
             return  # the counters were taken when the first share was allocated

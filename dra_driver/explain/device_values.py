@@ -5,7 +5,6 @@ A large fleet has many devices and few kinds of them. The numbers are made once 
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import msgspec
 
@@ -14,26 +13,20 @@ from dra_driver.cel.reasons.paths import DevicePath, value_at
 
 
 class DeviceValues:
-    """Numbers the devices by their driver and the values at these paths; None stands for all that a selector can read."""
+    """Numbers the devices by their driver and the values at these paths, from 0 on; None stands for all that a selector can read."""
 
     def __init__(self, paths: Sequence[DevicePath] | None, devices: Iterable[SliceDevice]) -> None:
         self._paths = paths
-        self._devices = devices
-        self._numbers: dict[bytes, int] = {}
-        self._by_device: dict[SliceDevice, int] = {}
+        numbers: dict[bytes, int] = {}
+        self._by_device = {
+            device: numbers.setdefault(self._key(device), len(numbers)) for device in devices
+        }
+        self.count = len(numbers)
+        """How many different numbers the devices have."""
 
     def of(self, device: SliceDevice) -> int:
-        """Return the number of the device."""
-        known = self._by_device.get(device)
-        if known is None:
-            known = self._numbers.setdefault(self._key(device), len(self._numbers))
-            self._by_device[device] = known
-        return known
-
-    @cached_property
-    def count(self) -> int:
-        """How many different numbers the devices of the cluster have."""
-        return len({self.of(device) for device in self._devices})
+        """Return the number of one of the devices."""
+        return self._by_device[device]
 
     def _key(self, device: SliceDevice) -> bytes:
         driver, published = device.id.driver, device.device

@@ -113,7 +113,7 @@ class NodeEquivalence:
             mine = [nodes for nodes in shared if nodes is None or name in nodes]
             features = OPTIONAL_NODE_OPERATIONS in (node.status.declared_features or ())
             usable = self.devices_on(node)
-            in_order = self._in_order(usable) if any(map(self._fails, usable)) else ()
+            in_order = self._in_order(usable) if self._some_fail(usable) else ()
             signature = (
                 self._signature(self._own[name]),
                 tuple(shared[nodes] for nodes in mine),
@@ -163,9 +163,9 @@ class NodeEquivalence:
             )
         )
 
-    def _fails(self, device: SliceDevice) -> bool:
-        """Whether a selector has no answer for the device, and may end the search."""
-        return any(request.judged(device).unanswered for request in self._requests)
+    def _some_fail(self, devices: Sequence[SliceDevice]) -> bool:
+        """Whether a selector has no answer for one of the devices, and may end the search."""
+        return any(one.judged(device).unanswered for one in self._requests for device in devices)
 
     def _in_order(self, devices: Sequence[SliceDevice]) -> Signature:
         """The devices of a node in the order in which the search tries them. A sort keeps the order within a pool."""
@@ -217,7 +217,7 @@ class NodeEquivalence:
             published.binds_to_node,
         )
         return (
-            tuple(request.look(device) for request in self._requests),
+            tuple([request.look(device) for request in self._requests]),
             msgspec.json.encode((attributes, compared, rest)),
             device.id in held.devices,
             tuple(sorted(held.consumed(device.id).items())) if device.id in held.shares else None,

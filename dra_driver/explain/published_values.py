@@ -31,7 +31,7 @@ def values_of(
 
 def _counted(path: DevicePath, kinds: Sequence[DeviceKind]) -> Counter[str]:
     texts: dict[int, str] = {}
-    found: Counter[str] = Counter()
+    found: dict[str, int] = {}  # a Counter calls a method for each new text
     for device in (device for kind in kinds for device in kind.devices):
         value = value_at(path, device.id.driver, device.device)
         # Equal values of many devices are one object, and to make its text takes long.
@@ -39,8 +39,8 @@ def _counted(path: DevicePath, kinds: Sequence[DeviceKind]) -> Counter[str]:
         if text is None:
             text = texts[id(value)] = shown(value)
         if text:
-            found[text] += 1
-    return found
+            found[text] = found.get(text, 0) + 1
+    return Counter(found)
 
 
 def mistyped(

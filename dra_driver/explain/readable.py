@@ -5,7 +5,7 @@ An API server accepts no such object, but a recorded cluster state may have been
 read, and continues with all other objects.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.api.resource_slice import CapacityRequestPolicy, Counter, ResourceSlice
 from dra_driver.model.cluster import ClusterState, NotRead
 
-Found = Iterator[tuple[str, QuantityText | None]]
+Found = Iterable[tuple[str, QuantityText | None]]
 """The path of a quantity's field, and the quantity's text."""
 
 
@@ -69,19 +69,24 @@ def _of_node(node: Node) -> Found:
 
 def _of_pod(pod: Pod) -> Found:
     spec = pod.spec
-    yield from _of_containers("spec.containers", spec.containers or ())
-    yield from _of_containers("spec.initContainers", spec.init_containers or ())
+    found = _of_containers("spec.containers", spec.containers or ())
+    found += _of_containers("spec.initContainers", spec.init_containers or ())
     if spec.resources is not None:
-        yield from _named("spec.resources.requests", spec.resources.requests)
-    yield from _named("spec.overhead", spec.overhead)
+        found += _named("spec.resources.requests", spec.resources.requests)
+    found += _named("spec.overhead", spec.overhead)
+    return found
 
 
-def _of_containers(field: str, containers: Iterable[Container]) -> Found:
+def _of_containers(
+    field: str, containers: Iterable[Container]
+) -> list[tuple[str, QuantityText | None]]:
+    found: list[tuple[str, QuantityText | None]] = []
     for container in containers:
         place, resources = f"{field}[{container.name}].resources", container.resources
-        yield from _named(f"{place}.requests", resources.requests)
+        found += _named(f"{place}.requests", resources.requests)
         # A limit is also the request, if the request is missing.
-        yield from _named(f"{place}.limits", resources.limits)
+        found += _named(f"{place}.limits", resources.limits)
+    return found
 
 
 def _of_slice(published: ResourceSlice) -> Found:
@@ -138,8 +143,11 @@ def _capacity(place: str, capacity: CapacityRequirements | None) -> Found:
     return _named(f"{place}.capacity.requests", capacity.requests if capacity else None)
 
 
-def _named(place: str, quantities: Mapping[str, QuantityText] | None) -> Found:
-    return ((f"{place}[{name}]", text) for name, text in (quantities or {}).items())
+def _named(
+    place: str, quantities: Mapping[str, QuantityText] | None
+) -> Iterable[tuple[str, QuantityText]]:
+    # A large cluster has many pods and few kinds of quantities on each, so no generator is made where there are none.
+    return [(f"{place}[{name}]", text) for name, text in quantities.items()] if quantities else ()
 
 
 _RESOURCES = {

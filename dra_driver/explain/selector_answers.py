@@ -85,7 +85,8 @@ class SelectorAnswers:
         self.selectors: list[RequestSelector] = []
         self.problems: tuple[Verdict, ...] = tuple(self._compile_all())
         self._values = values_at(fleet, self._all_paths())
-        self._judgements: dict[int, Judgement] = {}
+        self._judgements: list[Judgement | None] = [None] * self._values.count
+        """The judgement of each number of `_values`."""
         self._equal: dict[Judgement, Judgement] = {}
         self._in_brief: dict[tuple[object, ...], Judgement] = {}
         self._looks: dict[int, object] = {}
@@ -133,7 +134,7 @@ class SelectorAnswers:
     def judged(self, device: SliceDevice) -> Judgement:
         """Return the selectors' answers for the device; the same object for devices with equal answers."""
         number = self._values.of(device)
-        known = self._judgements.get(number)
+        known = self._judgements[number]
         if known is None:
             # Without values, the answers for many devices are equal, and kept once.
             known = self._judgements[number] = self._judge(device)
@@ -219,7 +220,7 @@ class SelectorAnswers:
             found = _judgement(false, error, failing)
             return self._equal.setdefault(found, found)
         # In brief, the same condition is the same object, and its number says what takes long to compare.
-        key = tuple((selector, *map(id, parts)) for selector, parts in false)
+        key = tuple([(selector, *map(id, parts)) for selector, parts in false])
         known = self._in_brief.get(key)
         if known is None:
             known = self._in_brief[key] = _judgement(false)

@@ -316,8 +316,9 @@ class TriedChanges:
         return found
 
     def _cost_of_all(self, devices: Sequence[SliceDevice]) -> int:
-        holders = {name for one in devices for name in self._fleet.claims_on(one.id)}
-        return sum(cost_of(self._fleet.holders.named(name)) for name in holders)
+        fleet = self._fleet
+        holders = {one.claim: one for device in devices for one in fleet.holders_of(device.id)}
+        return sum([cost_of(fleet.holders.held_by(one)) for one in holders.values()])
 
 
 def ending_words(holders: Sequence[HeldByClaim]) -> list[str]:

@@ -354,19 +354,19 @@ def shown(published: object) -> str:
 
 def _bare(published: object) -> bool | int | str | None:
     """Return the value of a scalar attribute, or the text of a capacity or version. Returns None for a list."""
+    # This can run for each device, so it uses no loop.
     match published:
+        case DeviceAttribute():
+            if published.int_value is not None:
+                return published.int_value
+            if published.bool_value is not None:
+                return published.bool_value
+            text = published.string_value
+            return published.version_value if text is None else text
         case bool() | int() | str():
             return published
         case DeviceCapacity():
             return str(published.value)
-        case DeviceAttribute():
-            candidates = (
-                published.int_value,
-                published.bool_value,
-                published.string_value,
-                published.version_value,
-            )
-            return next((value for value in candidates if value is not None), None)
         case _:
             return None
 

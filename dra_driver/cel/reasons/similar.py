@@ -30,7 +30,15 @@ def same_but_for_looks(word: str, there: Sequence[str]) -> str:
     if word in there:
         return ""
     look = word.casefold().translate(_LOOKS)
-    return next((name for name in there if name.casefold().translate(_LOOKS) == look), "")
+    # There may be 100,000 names. What is translated keeps its length, so most names need not be.
+    return next(
+        (
+            name
+            for name in there
+            if len(small := name.casefold()) == len(look) and small.translate(_LOOKS) == look
+        ),
+        "",
+    )
 
 
 def question(near: str) -> str:

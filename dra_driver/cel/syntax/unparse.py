@@ -44,6 +44,8 @@ _BINARY: Mapping[str, tuple[str, int]] = {
     "_||_": ("||", 7),
 }
 _PREFIX = {"!_": "!", "-_": "-"}
+_TEXTS = json.JSONEncoder(ensure_ascii=False)
+"""A string literal is written as in JSON. `json.dumps` would make an encoder for each text."""
 
 
 def unparse(parsed: ParsedAst, part: Expr | None = None) -> str:
@@ -62,7 +64,7 @@ def literal(value: ConstantValue) -> str:
     if isinstance(value, bytes):
         return 'b"' + "".join(f"\\x{byte:02x}" for byte in value) + '"'
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _TEXTS.encode(value)
     return repr(value)
 
 

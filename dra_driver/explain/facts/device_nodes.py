@@ -35,6 +35,11 @@ class DeviceNodes:
             return None
         return self._selected(selector) if selector else _NOWHERE
 
+    def is_for_none(self, device: SliceDevice) -> bool:
+        """Return whether no node can use the device."""
+        name = choice(device)[0]
+        return name not in self.nodes if name else self.of(device) == _NOWHERE
+
     def near_miss(self, device: SliceDevice) -> str:
         """Return which value nodes have for the first label that the device's selector asks for in vain; "" without such a label."""
         selector = choice(device)[2]

@@ -186,13 +186,7 @@ class Fleet:
 
     def claims_on(self, device: DeviceID) -> tuple[str, ...]:
         """Return the claims to which the device, or a share of the device, is allocated."""
-        if device not in self._claims_on:
-            self._claims_on[device] = tuple(one.claim for one in self.holders_of(device))
-        return self._claims_on[device]
-
-    @cached_property
-    def _claims_on(self) -> dict[DeviceID, tuple[str, ...]]:
-        return {}
+        return tuple([one.claim for one in self.holders_of(device)])
 
     def allocator_without(
         self, claims: Collection[str], classes: Mapping[str, DeviceClass]
@@ -203,11 +197,13 @@ class Fleet:
         if not claims:
             return self.allocator
         key = (Allocator, frozenset(claims))
-        return self.shared(key, lambda: self.allocator_with(self._held_without(claims)))
+        return self.shared(key, lambda: self.allocator.after(self._held_without(claims).state()))
 
     def _held_without(self, claims: Collection[str]) -> AllocatedDevices:
         if not claims:
             return self.held
+        if not self.held.several:
+            return self.held.without(claims)
         known = self.state.resource_claims
         return self.held_by(one for one in known if full_name(one.metadata) not in claims)
 
@@ -216,10 +212,10 @@ class Fleet:
         whole, taken = device.capacity[name], self.held.consumed(device.id)
         return Quantity(max(whole.nanos - taken.get(name, 0), 0), whole.format)
 
-    def holders_of(self, device: DeviceID) -> list[AllocatedClaim]:
+    def holders_of(self, device: DeviceID) -> Sequence[AllocatedClaim]:
         """Return the claims that have the device or a share of it, with their pods."""
-        holder = self.held.devices.get(device)
-        return ([holder] if holder else []) + self.held.shares.get(device, [])
+        holder, shares = self.held.devices.get(device), self.held.shares.get(device, [])
+        return [holder, *shares] if holder else shares
 
 
 def _whole(pool_id: PoolID, slices: Sequence[PoolSlice]) -> Pool:

@@ -35,7 +35,7 @@ class Holders:
     def _held_by(self, holder: AllocatedClaim) -> HeldByClaim:
         claim = self._claims[holder.claim]
         allocation = claim.status.allocation
-        pods = tuple(name for name in holder.pods if self._may_run(name))
+        pods = tuple([name for name in holder.pods if self._may_run(name)])
         return HeldByClaim(
             holder.claim,
             pods,
@@ -60,10 +60,13 @@ class Holders:
 
     def budgets(self, pods: Iterable[str]) -> tuple[str, ...]:
         """Return the PodDisruptionBudgets that forbid at present to evict one of these pods."""
+        budgets = self._state.pod_disruption_budgets
+        if not budgets:
+            return ()
         there = [self._pods[name] for name in pods if name in self._pods]
         return tuple(
             full_name(budget.metadata)
-            for budget in self._state.pod_disruption_budgets
+            for budget in budgets
             if not budget.status.disruptions_allowed and any(_is_of(budget, pod) for pod in there)
         )
 

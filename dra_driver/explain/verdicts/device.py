@@ -107,8 +107,10 @@ class HeldByClaim(Case, frozen=True):
     @property
     def ends(self) -> bool:
         """Whether the claim gives its devices back by itself: it, or what uses it, is being deleted, and nothing else uses it."""
+        if not self.ending:
+            return False
         names = {one.name for one in self.ending}
-        return bool(names) and all(f"pod {pod}" in names for pod in self.pods)
+        return all(f"pod {pod}" in names for pod in self.pods)
 
     @property
     def since(self) -> str:

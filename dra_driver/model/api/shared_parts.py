@@ -6,7 +6,7 @@ JSON was decoded each of these parts is an object of its own. Parts are values t
 """
 
 from collections.abc import Hashable
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,14 +20,13 @@ _MOST_KEPT = 10_000
 
 class _Known:
     def __init__(self) -> None:
-        self._parts: dict[Hashable, object] = {}
+        self._parts: dict[Hashable, Any] = {}
 
     def one(self, key: Hashable, part: Part) -> Part:
         """Return the part that came first with this key; the key says all that the part has."""
         known = self._parts
-        if len(known) < _MOST_KEPT:
-            return cast(Part, known.setdefault(key, part))
-        return cast(Part, known.get(key, part))
+        found: Part = (known.setdefault if len(known) < _MOST_KEPT else known.get)(key, part)
+        return found
 
     def equal(self, part: Part) -> Part:
         """Return the part that came first and says the same. A part with an integer of more than 64 bits, which is no key, stays its own."""

@@ -2,6 +2,7 @@
 """Which devices are allocated to which claims."""
 
 import msgspec
+import pytest
 
 from dra_driver.allocator.allocated_devices import AllocatedClaim, AllocatedDevices
 from dra_driver.allocator.state import DeviceID, SharedDeviceID
@@ -54,3 +55,18 @@ def test_a_share_without_capacity_is_a_share_still() -> None:
 def test_without_the_feature_a_share_is_the_whole_device() -> None:
     held = AllocatedDevices.of([claim("a", {"shareID": "1"})], consumable_capacity=False)
     assert held.devices == {GPU: AllocatedClaim("ns/a")}
+
+
+def test_a_claim_that_has_ended_has_nothing() -> None:
+    claims = [claim("a", {}, {"device": "gpu-1"}), claim("b", {"device": "gpu-2"})]
+    held = AllocatedDevices.of(claims, consumable_capacity=True)
+    assert not held.several
+    assert held.without({"ns/a"}) == AllocatedDevices.of(claims[1:], consumable_capacity=True)
+
+
+@pytest.mark.parametrize("results", [[{}, {}], [{"shareID": "1"}]])
+def test_a_device_that_may_belong_to_several_claims_is_told(
+    results: list[dict[str, object]],
+) -> None:
+    claims = [claim(str(number), one) for number, one in enumerate(results)]
+    assert AllocatedDevices.of(claims, consumable_capacity=True).several

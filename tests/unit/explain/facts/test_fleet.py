@@ -3,6 +3,8 @@
 
 from typing import Any
 
+import pytest
+
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
@@ -45,3 +47,13 @@ def test_a_ledger_is_kept_and_names_who_took() -> None:
     assert fleet.users_of_counters(POOL, "card", "media") == ()
     assert fleet.users_of_counters(POOL, "other") == ()
     assert fleet.claims_on(DeviceID(*POOL, "gpu-0")) == ("ns/holder",)
+
+
+@pytest.mark.parametrize("ended", ["first", "second"])
+def test_a_device_of_two_claims_is_free_when_both_have_ended(ended: str) -> None:
+    first, second = holder("gpu-0", "first"), holder("gpu-0", "second")
+    fleet = Fleet(state(resource_slice(devices(1)), first, second))
+    gpu = DeviceID(*POOL, "gpu-0")
+    one = fleet.allocator_without({f"ns/{ended}"}, {})
+    both = fleet.allocator_without({"ns/first", "ns/second"}, {})
+    assert (one.devices_in_use.allocated(gpu), both.devices_in_use.allocated(gpu)) == (True, False)
