@@ -2,19 +2,20 @@
 """What do pods bring along from the time of device plugins, and what is it today?"""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.cel.reasons.similar import question
 from dra_driver.check.api_values import is_extended
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, Object, at, entries, mapping
 from dra_driver.check.parts import PodPart, is_of_dra
 from dra_driver.check.pods_in import pods_in
+from dra_driver.convert.kept import Kept
+from dra_driver.convert.labels import Condition
+from dra_driver.convert.nodes import condition_of
+from dra_driver.convert.resources import NotConverted, Wanted
 from dra_driver.model.other_resources import Elsewhere, elsewhere
 from dra_driver.model.plugin_resources import (
-    SHARES_OF_MEMORY,
     has_nvidias_runtime,
     is_device_label,
     is_device_resource,
@@ -25,7 +26,8 @@ from dra_driver.model.printable import printable
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.yaml_documents import Path
 
-_CONVERT = "`dra-driver convert` writes the claim that asks for the same"
+_CONVERTED = "`dra-driver convert` writes the claim that asks for the same"
+_KEPT = "`dra-driver convert` leaves it as it is: "
 _UUIDS = re.compile(
     r"-1|NoDevFiles|(\d+|GPU-[0-9a-f-]+|MIG-[0-9A-Za-z/-]+)(,(\d+|GPU-[0-9a-f-]+|MIG-[0-9A-Za-z/-]+))*"
 )
@@ -35,6 +37,7 @@ _POD_SECURITY = "pod-security.kubernetes.io/"
 _AFFINITY = ("affinity", "nodeAffinity")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+Answers = Mapping[str, Wanted | NotConverted]
 
 
 def pod_findings(one: Given, offered: Collection[str]) -> Iterator[Finding]:
@@ -47,16 +50,17 @@ def pod_findings(one: Given, offered: Collection[str]) -> Iterator[Finding]:
 
 
 def _of_pod(one: Given, pod: PodPart, offered: Collection[str]) -> Iterator[Finding]:
+    kept = Kept(one.content, pod.spec, is_nested=pod.is_nested)
     for path, container in pod.containers():
-        yield from _resources(one, path, container)
+        yield from _resources(one, path, container, kept.resources(container))
         yield from _names(one, path, container, offered)
         yield from _environment(one, path, container, pod.spec)
-    yield from _choice_of_nodes(one, pod)
+    yield from _choice_of_nodes(one, pod, kept)
     yield from _labels(one, pod)
     yield from _volumes(one, pod)
 
 
-def _resources(one: Given, path: Path, container: Object) -> Iterator[Finding]:
+def _resources(one: Given, path: Path, container: Object, answers: Answers) -> Iterator[Finding]:
     resources = mapping(container.get("resources"))
     limits, wanted = (mapping(resources.get(field)) for field in ("limits", "requests"))
     for field, amounts in (("limits", limits), ("requests", wanted)):
@@ -71,7 +75,7 @@ def _resources(one: Given, path: Path, container: Object) -> Iterator[Finding]:
             elif other := elsewhere(str(name)):
                 yield _of_others(one, place, f"{name}: {amount}", other)
             elif is_device_resource(str(name)):
-                yield _asked(one, place, str(name), amount)
+                yield _asked(one, place, str(name), amount, answers)
     for name in wanted:
         differs = _value(limits.get(name, "")) != _value(wanted[name])
         is_told = is_invented_resource(str(name))
@@ -98,12 +102,11 @@ def _names(
     for name, field in amounts.items():
         near = likely_resource(name)
         if near and name not in offered:
-            yield one.finding(
-                "resource-name",
-                (*path, "resources", field, name),
-                f"no plugin of a vendor offers {printable(name)}",
-                question(near),
-            )
+            is_mig = is_device_resource(name)
+            what = "no GPU that is known here has" if is_mig else "no plugin of a vendor offers"
+            message = f"{what} {printable(name)}"
+            place = (*path, "resources", field, name)
+            yield one.finding("resource-name", place, message, question(near))
 
 
 def offered_resources(given: Sequence[Given], known: Known) -> Iterator[str]:
@@ -120,19 +123,21 @@ def offered_resources(given: Sequence[Given], known: Known) -> Iterator[str]:
             yield device_class.spec.extended_resource_name
 
 
-def _asked(one: Given, path: Path, name: str, amount: object) -> Finding:
+def _asked(one: Given, path: Path, name: str, amount: object, answers: Answers) -> Finding:
     asked = f"{printable(name)}: {printable(str(amount))}"
-    count = _value(amount)
-    if count == 0:
+    if _value(amount) == 0:
         message = f"{asked} asks for no device, and the pod runs on any node"
         return one.finding("device-plugin", path, message, "leave it out")
     message = (
         f"{asked} is served by a device plugin, or by a DeviceClass with this extendedResourceName"
     )
-    if isinstance(count, int) and count > MAX_RESULTS * _NANO and name != SHARES_OF_MEMORY:
-        action = f"a claim has at most {MAX_RESULTS} devices, and no node has more: ask for fewer, in more pods"
-        return one.finding("device-plugin", path, message, action)
-    return one.finding("device-plugin", path, message, _CONVERT)
+    answer = answers[name]
+    if isinstance(answer, NotConverted):
+        return one.finding(
+            "device-plugin", path, message, f"{_KEPT}{printable(answer.reason, most=400)}"
+        )
+    action = "; ".join((_CONVERTED, *answer.notes))
+    return one.finding("device-plugin", path, message, action)
 
 
 def _part(one: Given, path: Path, name: str, amount: object) -> Finding:
@@ -193,36 +198,34 @@ def _environment(one: Given, path: Path, container: Object, spec: Object) -> Ite
             )
 
 
-def _choice_of_nodes(one: Given, pod: PodPart) -> Iterator[Finding]:
+def _choice_of_nodes(one: Given, pod: PodPart, kept: Kept) -> Iterator[Finding]:
     for key, value in mapping(pod.spec.get("nodeSelector")).items():
         if is_device_label(str(key)):
-            yield _chosen(one, (*pod.path, "spec", "nodeSelector", key), f"{key}: {value}")
+            place = (*pod.path, "spec", "nodeSelector", key)
+            yield _chosen(one, place, Condition(str(key), "In", (str(value),)), kept)
     required = ("spec", *_AFFINITY, _REQUIRED, "nodeSelectorTerms")
     for path, term in entries(pod.content, required):
-        yield from _expressions(one, (*pod.path, *path), term)
+        yield from _expressions(one, (*pod.path, *path), term, kept)
     for path, preference in entries(pod.content, ("spec", *_AFFINITY, _PREFERRED)):
         term = mapping(preference.get("preference"))
-        yield from _expressions(one, (*pod.path, *path, "preference"), term)
+        yield from _expressions(one, (*pod.path, *path, "preference"), term, kept)
 
 
-def _expressions(one: Given, path: Path, term: Object) -> Iterator[Finding]:
+def _expressions(one: Given, path: Path, term: Object, kept: Kept) -> Iterator[Finding]:
     for place, expression in entries(term, ("matchExpressions",)):
-        key = str(expression.get("key", ""))
-        if is_device_label(key):
-            values = ", ".join(map(str, _list(expression.get("values"))))
-            shown = f"{key} {expression.get('operator', '')} {values}".strip()
-            yield _chosen(one, (*path, *place), shown)
+        condition = condition_of(expression)
+        if is_device_label(condition.key):
+            yield _chosen(one, (*path, *place), condition, kept)
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _chosen(one: Given, path: Path, shown: str) -> Finding:
-    message = f"the node is chosen by a label of its devices: {printable(shown, most=120)}"
-    return one.finding(
-        "node-choice", path, message, f"a claim asks the device itself, by a selector; {_CONVERT}"
-    )
+def _chosen(one: Given, path: Path, condition: Condition, kept: Kept) -> Finding:
+    shown = printable(str(condition), most=120)
+    message = f"the node is chosen by a label of its devices: {shown}"
+    reason = kept.label(condition)
+    if reason:
+        return one.finding("node-choice", path, message, f"{_KEPT}{printable(reason, most=400)}")
+    action = f"a claim asks the device itself, by a selector; {_CONVERTED}"
+    return one.finding("node-choice", path, message, action)
 
 
 def _labels(one: Given, pod: PodPart) -> Iterator[Finding]:

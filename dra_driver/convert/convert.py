@@ -7,7 +7,7 @@ requests. Labels of nodes that are about devices become selectors of these reque
 
 import copy
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -15,18 +15,12 @@ from msgspec.structs import replace
 
 from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
-from dra_driver.convert.nodes import choice_of_nodes, partition_of
-from dra_driver.convert.resources import Choice, NotConverted, Wanted, wanted
+from dra_driver.convert.nodes import choice_of_nodes, partition_of, without_partition
+from dra_driver.convert.resources import Choice, NotConverted, Wanted, answers
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import pod_path
-from dra_driver.model.other_resources import elsewhere
-from dra_driver.model.plugin_resources import (
-    has_nvidias_runtime,
-    is_device_resource,
-    is_invented_resource,
-    likely_resource,
-)
+from dra_driver.model.plugin_resources import has_nvidias_runtime, is_invented_resource
 from dra_driver.model.pod_templates import CUSTOM_GROUPS, pod_templates
 from dra_driver.model.yaml_documents import Path, path_text
 
@@ -128,6 +122,7 @@ def _convert(
 ) -> Converted:
     """Change the spec of one pod of an object. The documents are what must be made before it; there are none if the pod stays as it was."""
     state = _Pod(choice, partition_of(spec))
+    without_partition(spec)
     uses = list(_containers(spec, state))
     if not state.asked:
         return Converted("", (), left=tuple(state.left))
@@ -193,11 +188,11 @@ def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
     An init container ends before the others begin, and the kubelet gives its devices to one of them. So it uses requests of other containers, and
     gets one of its own only for what they do not have together. The one after it uses that too.
     """
-    for container in _list(spec, "containers"):
+    for container in listed(spec, "containers"):
         found = [state.request_for(container, name, one) for name, one in _taken(container, state)]
         yield container, {one.name for one in found}
     others = list(state.asked)
-    for container in _list(spec, "initContainers"):
+    for container in listed(spec, "initContainers"):
         names = set()
         stays = container.get("restartPolicy") == "Always"
         for name, one in _taken(container, state):
@@ -224,7 +219,8 @@ def _together(there: Sequence[Asked], count: int) -> tuple[Sequence[Asked], int]
     return found, count
 
 
-def _list(spec: Object, name: str) -> list[Object]:
+def listed(spec: Mapping[str, Any], name: str) -> list[Object]:
+    """Return the objects in a list of a pod's spec, such as its containers."""
     found = spec.get(name)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
@@ -234,45 +230,30 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
     resources = container.get("resources")
     if not isinstance(resources, dict):
         return
-    amounts = {**_amounts(resources, "requests"), **_amounts(resources, "limits")}
-    models = [(name, amount) for name, amount in amounts.items() if is_invented_resource(name)]
-    found = {name: amount for name, amount in amounts.items() if is_device_resource(name)}
-    others = {name: other for name in amounts if (other := elsewhere(name))}
-    for name, other in others.items():
-        reason = f"it is {other.what}, and stays; {other.action}"
-        state.left.append(NotConverted(f"{name}: {amounts[name]:.40}", reason))
-    for name, amount in amounts.items():
-        if near := likely_resource(name):
-            reason = f"no plugin offers it (did you mean {near}?); it stays"
-            state.left.append(NotConverted(f"{name}: {amount:.40}", reason))
-    if any(other.is_part for other in others.values()):
-        return  # a whole GPU is something else than a part of one
-    if models and not any(name.startswith("nvidia.com/") for name in found):
-        found["nvidia.com/gpu"] = "1"
-    for name, amount in found.items():
-        is_part = name == "nvidia.com/gpu" and state.partition
-        asked = f"nvidia.com/mig-{state.partition}" if is_part else name
-        one = wanted(asked, amount, state.choice)
+    amounts = amounts_of(resources)
+    models = {name: model for name, model in amounts.items() if is_invented_resource(name)}
+    for name, one in answers(amounts, state.partition, state.choice).items():
         if isinstance(one, NotConverted):
             state.left.append(one)
-        else:
-            mine = models if one.vendor == "nvidia" else []
-            for invented, model in mine:
-                read = f'device.attributes["{one.driver}"].productName'
-                more = f'has({read}) && {read}.contains("{_plain(model)}")'
-                one = replace(one, selectors=(*one.selectors, more))
-                _remove(resources, invented)
-            _remove(resources, name)
-            yield name, one
+            continue
+        mine = models if one.vendor == "nvidia" else {}
+        for invented in mine:
+            _remove(resources, invented)
+        _remove(resources, name)
+        read = f'device.attributes["{one.driver}"].productName'
+        more = [f'has({read}) && {read}.contains("{_plain(model)}")' for model in mine.values()]
+        yield name, replace(one, selectors=(*one.selectors, *more))
 
 
 def _plain(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9 ._+-]", "", model)
 
 
-def _amounts(resources: Object, name: str) -> dict[str, str]:
-    found = resources.get(name)
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+def amounts_of(resources: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the resources of a container ask for: the limits, and the requests that have none."""
+    parts = (resources.get(name) for name in ("requests", "limits"))
+    each = [part for part in parts if isinstance(part, dict)]
+    return {str(key): str(value) for part in each for key, value in part.items()}
 
 
 def _remove(resources: Object, name: str) -> None:

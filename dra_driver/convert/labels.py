@@ -22,6 +22,7 @@ from dra_driver.planning.label_text import label_value
 
 _COUNTED = "how many devices a node has, no device can say; it stays. A claim for as many devices needs no label"
 _NODES = "it is about how the node is set up, and no device can say that; it stays"
+_OF_PARTS = f"{_NODES}. A claim for a part of a GPU needs no label"
 _PARTS = "it chooses nodes with parts of GPUs; write it as nodeSelector with a profile as 1g.5gb, or write the claim by hand (class mig.nvidia.com)"
 _SHARED = "nodes with this label offer shares of a GPU as nvidia.com/gpu; ask for nvidia.com/gpu.shared, or let pods use one ResourceClaim; it stays"
 _GKE_PRODUCTS: Mapping[str, str] = {
@@ -216,8 +217,8 @@ _RULES: Mapping[str, Callable[[_Asked], Selected | NotConverted]] = {
     "nvidia.com/gpu.count": _stays(_COUNTED),
     "nvidia.com/gpu.replicas": _stays(_NODES),
     "nvidia.com/gpu.machine": _stays(_NODES),
-    "nvidia.com/mig.strategy": _stays(_NODES),
-    "nvidia.com/mig.capable": _stays(_NODES),
+    "nvidia.com/mig.strategy": _stays(_OF_PARTS),
+    "nvidia.com/mig.capable": _stays(_OF_PARTS),
     "accelerator": _model,
     "cloud.google.com/gke-accelerator": _model,
     "cloud.google.com/gke-accelerator-count": _stays(_COUNTED),

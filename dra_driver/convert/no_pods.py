@@ -24,11 +24,15 @@ def without_pods(document: Object, choice: Choice) -> Iterator[NotConverted]:
             yield from _limit_range(document, choice)
         case _:
             for place, name in dict.fromkeys(asked_in(document)):
-                reason = (
-                    f"the kind {kind} is not known here, so its pods stay as they are; give the pod spec in it resourceClaims, and the container "
-                    "resources.claims, as in what `convert` makes of a Pod with the same containers"
-                )
-                yield NotConverted(f"{place} asks for {name}", reason)
+                yield NotConverted(f"{place} asks for {name}", unknown_kind(kind))
+
+
+def unknown_kind(kind: str) -> str:
+    """Return why the pods in an object of another kind are not converted, and what to do."""
+    return (
+        f"the kind {kind} is not known here, so its pods stay as they are; give the pod spec in it resourceClaims, and the container "
+        "resources.claims, as in what `convert` makes of a Pod with the same containers"
+    )
 
 
 def _quota(document: Object, choice: Choice) -> Iterator[NotConverted]:

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
@@ -15,7 +16,8 @@ Object = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _VENDORS = {"nvidia.com": "nvidia", "amd.com": "amd", "gpu.intel.com": "intel"}
-_OF_WHOLE_GPU = "it is about the whole GPU, and a part of one does not say how it is; it stays"
+_OF_SEVERAL = "one of several terms has another condition, so none can be taken out; all stay"
+_OF_WHOLE_GPU = "it is about the whole GPU, and a part of one does not say how it is; it stays. The profile says the memory of the part"
 
 
 PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
@@ -23,18 +25,19 @@ _PROFILE = re.compile(r"\d+g\.\d+gb")
 
 
 def partition_of(spec: Object) -> str:
-    """Take the label out of a pod's spec that chooses GKE's nodes with parts of GPUs, and return the profile of these; "" if there is none.
+    """Return the profile of the parts that the nodes of a pod offer as nvidia.com/gpu, by GKE's label for such nodes; "" if it chooses none."""
+    profile = str(_inside(spec, "nodeSelector").get(PARTITION_LABEL, ""))
+    return profile if _PROFILE.fullmatch(profile) else ""
 
-    Such nodes offer each part as nvidia.com/gpu.
-    """
+
+def without_partition(spec: Object) -> None:
+    """Take the label of such nodes out of a pod's spec: its requests have the profile."""
+    if not partition_of(spec):
+        return
     labels = _inside(spec, "nodeSelector")
-    profile = str(labels.get(PARTITION_LABEL, ""))
-    if not _PROFILE.fullmatch(profile):
-        return ""
     del labels[PARTITION_LABEL]
     if not labels:
         del spec["nodeSelector"]
-    return profile
 
 
 class ChoiceOfNodes(Struct):
@@ -119,19 +122,15 @@ def _terms(terms: list[Object], requests: _Requests, found: ChoiceOfNodes) -> No
         _single_term(terms, requests, found)
         return
     all_of: list[list[str]] = []
-    for term in terms:
-        conditions = [_condition(one) for one in _expressions(term)]
-        about = [one for one in conditions if is_device_label(one.key)]
-        if not about:
-            return
-        answers = [requests.of(one) for one in conditions]
-        stays = next((one for one in answers if isinstance(one, NotConverted)), None)
-        if stays is not None or term.get("matchFields") or len(about) < len(conditions):
-            text = " or ".join(str(one) for one in about)
-            reason = (
-                "one of several terms has another condition, so none can be taken out; all stay"
-            )
-            found.left.append(NotConverted(text, stays.reason if stays else reason))
+    each = [[condition_of(one) for one in _expressions(term)] for term in terms]
+    for term, conditions in zip(terms, each, strict=True):
+        answers = [requests.of(one) for one in conditions if is_device_label(one.key)]
+        stays = next((one.reason for one in answers if isinstance(one, NotConverted)), "")
+        if len(answers) < len(conditions) or not conditions or term.get("matchFields"):
+            stays = stays or _OF_SEVERAL
+        if stays:
+            about = [one for one in chain(*each) if is_device_label(one.key)]
+            found.left += [NotConverted(text, stays) for text in dict.fromkeys(map(str, about))]
             return
         all_of.append([_both(one) for one in zip(*answers, strict=True)])
     _take(found, [_either(one) for one in zip(*all_of, strict=True)])
@@ -153,7 +152,7 @@ def _single_term(terms: list[Object], requests: _Requests, found: ChoiceOfNodes)
         return  # a term without expressions matches no node, and goes on doing so
     kept = []
     for one in _expressions(term):
-        condition = _condition(one)
+        condition = condition_of(one)
         answer: list[str] | NotConverted | None = None
         if is_device_label(condition.key):
             answer = requests.of(condition)
@@ -176,7 +175,8 @@ def _expressions(term: Object) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _condition(expression: object) -> Condition:
+def condition_of(expression: object) -> Condition:
+    """Return what an entry of matchExpressions asks."""
     found = expression if isinstance(expression, dict) else {}
     values = found.get("values")
     texts = tuple(map(str, values)) if isinstance(values, list) else ()
@@ -198,7 +198,7 @@ def _preferences(affinity: Object, found: ChoiceOfNodes) -> None:
     for one in preferred if isinstance(preferred, list) else ():
         term = _inside(one, "preference") if isinstance(one, dict) else {}
         for expression in _expressions(term):
-            condition = _condition(expression)
+            condition = condition_of(expression)
             if is_device_label(condition.key):
                 reason = "it is a preference; a claim has firstAvailable for alternatives in an order; it stays"
                 found.left.append(NotConverted(str(condition), reason))

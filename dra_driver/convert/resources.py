@@ -5,22 +5,28 @@ The plugin gives each container devices of its own, so each amount becomes one r
 chart installs; both can be chosen.
 """
 
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dra_driver.allocator.search import MAX_RESULTS
+from dra_driver.model.mig_profiles import profile_of
 from dra_driver.model.names import DOMAIN
-from dra_driver.model.plugin_resources import SHARES_OF_MEMORY
+from dra_driver.model.other_resources import elsewhere
+from dra_driver.model.plugin_resources import (
+    SHARES_OF_MEMORY,
+    is_device_resource,
+    is_invented_resource,
+    likely_resource,
+)
 from dra_driver.model.quantity import Quantity
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
-_MIG = re.compile(r"nvidia\.com/mig-(?!.*\.shared$)(?P<profile>\d+[cg]\.\d+gb(?:\.[a-z]+)*)")
+_GPU = "nvidia.com/gpu"
+_SHARED = ".shared"
 _MOST = 10**9
 _NANO = 10**9
-_MEDIA = re.compile(r"\.(me|me\.all|gfx)(?=$)")
 
 
 class Choice(Struct, frozen=True):
@@ -54,17 +60,47 @@ class NotConverted(Struct, frozen=True):
     reason: str
 
 
+def answers(
+    amounts: Mapping[str, str], partition: str, choice: Choice
+) -> dict[str, Wanted | NotConverted]:
+    """Return for each resource of devices that a container asks for the request that asks for the same, or why it stays.
+
+    `partition` is the profile of the parts that the nodes of the pod offer as nvidia.com/gpu; "" if they offer whole GPUs.
+    """
+    others = {name: other for name in amounts if (other := elsewhere(name))}
+    part = next((name for name, other in others.items() if other.is_part), "")
+    devices = [name for name in amounts if is_device_resource(name)]
+    if not (part or any(name.startswith("nvidia.com/") for name in devices)):
+        # Whoever only names a kind of GPU means one.
+        amounts = {**amounts, **({_GPU: "1"} if any(map(is_invented_resource, amounts)) else {})}
+    found: dict[str, Wanted | NotConverted] = {}
+    for name, amount in amounts.items():
+        reason = ""
+        if name in others:
+            reason = f"it is {others[name].what}, and stays; {others[name].action}"
+        elif not is_device_resource(name):
+            near = likely_resource(name)
+            reason = f"no plugin offers it (did you mean {near}?); it stays" if near else ""
+        elif part:
+            reason = (
+                f"with {part} it is a part of a GPU, and a claim asks for a whole one; it stays"
+            )
+        else:
+            asked = f"nvidia.com/mig-{partition}" if partition and name == _GPU else name
+            found[name] = wanted(asked, amount, choice)
+        if reason:
+            found[name] = NotConverted(f"{name}: {amount:.40}", reason)
+    return found
+
+
 def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
     """Return the request for an amount of a resource of devices."""
     count = _count(amount)
     problem = count if isinstance(count, str) else _no_claim(name, count)
     if isinstance(count, str) or problem:
         return NotConverted(f"{name}: {amount:.40}", problem)
-    if found := _MIG.fullmatch(name):
-        return _mig(found["profile"], count, choice)
     if name.startswith("nvidia.com/mig-"):
-        reason = "a profile looks like 1g.5gb; time-shared parts (.shared) are no claims here"
-        return NotConverted(f"{name}: {amount}", reason)
+        return _mig(name, count, choice)
     if name.startswith(("nvidia.com/gpu.shared", "aliyun.com/")):
         return _share(name, count, choice)
     vendor = next((one for prefix, one in _VENDORS.items() if name.startswith(prefix)), "")
@@ -92,7 +128,7 @@ def _no_claim(name: str, count: int) -> str:
     if not count:
         return "it asks for no device, so no claim is needed: leave it out"
     if count > (_MOST if name == SHARES_OF_MEMORY else MAX_RESULTS):
-        return f"a claim has at most {MAX_RESULTS} devices"
+        return f"a claim has at most {MAX_RESULTS} devices, and no node has more: ask for fewer, in more pods"
     return ""
 
 
@@ -131,12 +167,20 @@ def usual(vendor: str, choice: Choice) -> tuple[str, str]:
     return choice.device_class or device_class, choice.driver or driver
 
 
-def _mig(profile: str, count: int, choice: Choice) -> Wanted:
-    driver = usual("mig", choice)[1]
-    # In a resource's name a dot stands for the plus of a profile: 1g.5gb.me is 1g.5gb+me.
-    written = _MEDIA.sub(r"+\1", profile)
-    attribute = f'device.attributes["{driver}"].profile'
-    return _of("mig", count, choice, f'{attribute} == "{written}"')
+def _mig(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
+    near, profile = likely_resource(name), profile_of(name)
+    if not profile:
+        part = name.removesuffix(_SHARED)
+        reason = "it names no profile, which looks like 1g.5gb; it stays"
+        if near:
+            reason = f"no plugin offers it (did you mean {near}?); it stays"
+        elif part != name:
+            reason = f"time-shared parts are no claims here: ask for {part}, or let pods use one ResourceClaim for it"
+        return NotConverted(f"{name}: {count}", reason)
+    attribute = f'device.attributes["{usual("mig", choice)[1]}"].profile'
+    one = _of("mig", count, choice, f'{attribute} == "{profile}"')
+    note = f"no GPU that is known here has the profile {profile} (did you mean {near}?)"
+    return replace(one, notes=(*one.notes, note)) if near else one
 
 
 def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:

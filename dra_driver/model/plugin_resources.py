@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 
+from dra_driver.model.mig_profiles import likely_mig_resource
 from dra_driver.model.other_resources import elsewhere
 
 _RESOURCES = re.compile(
@@ -46,8 +47,11 @@ def is_invented_resource(name: str) -> bool:
 def likely_resource(name: str) -> str:
     """Return the resource that was probably meant by a name that no plugin has; "" if there is none.
 
-    A name in another domain than a vendor's must be more similar, as it may be somebody else's.
+    A name in another domain than a vendor's must be more similar, as it may be somebody else's. A name of MIG devices that no known GPU has
+    is a resource of devices all the same: a new GPU may have it.
     """
+    if mig := likely_mig_resource(name):
+        return mig
     if is_device_resource(name) or is_invented_resource(name) or elsewhere(name):
         return ""
     domain = name.partition("/")[0]

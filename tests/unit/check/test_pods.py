@@ -2,11 +2,16 @@
 """What is said of the extended resources that a container asks for."""
 
 import pytest
+import yaml
 
 from dra_driver.check.unknown_kinds import MOST_TEMPLATES
+from dra_driver.convert.convert import convert
+from dra_driver.convert.resources import Choice
 from tests.unit.check.findings import brief, found, pod
 
 REFUSED = "the API server would refuse it: "
+CONVERTED = "`dra-driver convert` writes the claim that asks for the same"
+KEPT = "`dra-driver convert` leaves it as it is: "
 SERVED = "is served by a device plugin, or by a DeviceClass with this extendedResourceName"
 
 
@@ -16,7 +21,7 @@ SERVED = "is served by a device plugin, or by a DeviceClass with this extendedRe
         ("nvidia.com/gpu: '2'", f"nvidia.com/gpu: 2 {SERVED}", "`dra-driver convert` writes"),
         ("nvidia.com/gpu: 0", "nvidia.com/gpu: 0 asks for no device", "leave it out"),
         ("nvidia.com/gpu: '0'", "nvidia.com/gpu: 0 asks for no device", "leave it out"),
-        ("nvidia.com/gpu: 1k", f"nvidia.com/gpu: 1k {SERVED}", "a claim has at most 32 devices"),
+        ("nvidia.com/gpu: 1k", f"nvidia.com/gpu: 1k {SERVED}", f"{KEPT}a claim has at most 32"),
         ("aliyun.com/gpu-mem: 40", f"aliyun.com/gpu-mem: 40 {SERVED}", "`dra-driver convert`"),
         (
             "aws.amazon.com/neuron: 1",
@@ -136,3 +141,96 @@ def test_the_pod_templates_past_the_maximum_are_told(more: int) -> None:
     kind = f"2 not-checked: Jobs of x.example: of it only the pods are checked, in spec.l[0] and {MOST_TEMPLATES - 1} more"
     each = [f"2 {told}", f"{lines + 2} {told}"] if more else []
     assert sorted(one for one in all_found if "not-checked" in one) == sorted([kind, *each])
+
+
+@pytest.mark.parametrize(
+    ("container", "spec"),
+    [
+        (f"{{nvidia.com/{name}}}", spec)
+        for spec in ("", "nodeSelector: {cloud.google.com/gke-gpu-partition-size: 1g.5gb}")
+        for name in (
+            *("gpu: 2", "gpu: 33", "gpu.shared: 1", "gpu.shared: 2"),
+            *("mig-1g.5gb: 1", "mig-1c.3g.20gb: 1", "mig-1g.24gb-me: 1", "mig-1g.5gb.me: 1"),
+            *("mig-1g.5gb.shared: 1", "mig-1g5gb: 1", "mig-9g.99gb: 1", "mig-half: 1"),
+            *("gpu: 1, nvidia.com/gpumem: 3000", "gpu: 1, nvidia.com/gpu.type: A100"),
+            "gpu: 1, aliyun.com/gpu-count: 1, amd.com/cpx_nps4: 1, amd.com/gpu: 1",
+        )
+    ],
+)
+def test_check_promises_what_convert_does(container: str, spec: str) -> None:
+    """Each resource that `check` calls convertible is gone from what `convert` makes, and each other one is still there."""
+    text = pod(f"resources: {{limits: {container}}}", spec)
+    promised = {
+        one.path: one.action.startswith(CONVERTED)
+        for one in found(text)
+        if one.rule == "device-plugin" and " is served by " in one.message
+    }
+    assert promised
+    made = convert(yaml.safe_load(text), Choice(), ()).documents[-1]
+    left = made["spec"]["containers"][0]["resources"].get("limits", {})
+    names = {path: path.partition("limits.")[2] for path in promised}
+    assert {path: names[path] not in left for path in promised} == promised
+
+
+TERM = "{matchExpressions: [%s]}"
+REQUIRED = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [%s]}}}"
+PREFERRED = "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: %s}]}}"
+MEMORY = "{key: nvidia.com/gpu.memory, operator: Gt, values: ['1000']}"
+ZONE = "{key: zone, operator: Exists}"
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "actions"),
+    [
+        ("nvidia.com/gpu: 1", "nodeSelector: {nvidia.com/gpu.product: A}", [""]),
+        ("nvidia.com/gpu: 1", "nodeSelector: {nvidia.com/mig.strategy: mixed}", ["it is about how"]),
+        ("nvidia.com/mig-1g.5gb: 1", "nodeSelector: {nvidia.com/gpu.memory: 9}", ["it is about the whole"]),
+        ("amd.com/gpu: 1", "nodeSelector: {nvidia.com/gpu.memory: 9}", ["no container asks for a device of nvidia"]),
+        ("cpu: 1", "nodeSelector: {nvidia.com/gpu.memory: 9}", ["no container asks for a device that"]),
+        ("nvidia.com/gpu: 1", REQUIRED % (TERM % MEMORY), [""]),
+        ("nvidia.com/gpu: 1", REQUIRED % f"{TERM % MEMORY}, {TERM % ZONE}", ["one of several terms"]),
+        ("nvidia.com/gpu: 1", PREFERRED % (TERM % MEMORY), ["it is a preference"]),
+        ("nvidia.com/gpu: 1", "nodeSelector: {cloud.google.com/gke-gpu-partition-size: 1g.5gb}", [""]),
+    ],
+)  # fmt: skip
+def test_a_label_is_promised_only_if_convert_takes_it(
+    limits: str, spec: str, actions: list[str]
+) -> None:
+    each = found(pod(f"resources: {{limits: {{{limits}}}}}", spec))
+    told = [one.action for one in each if one.rule == "node-choice"]
+    selected = f"a claim asks the device itself, by a selector; {CONVERTED}"
+    assert len(told) == len(actions)
+    for one, action in zip(told, actions, strict=True):
+        assert one.startswith(f"{KEPT}{action}" if action else selected)
+
+
+def test_pods_of_a_kind_that_convert_does_not_know_are_not_promised() -> None:
+    text = JOB.replace("kubeflow.org", "jobs.example")
+    told = [one for one in found(text) if one.rule in ("device-plugin", "node-choice")]
+    actions = [one.action for one in told if "asks a device plugin" not in one.message]
+    assert len(actions) == 2
+    for one in actions:
+        assert one.startswith(f"{KEPT}the kind PyTorchJob is not known here")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("mig-1g5gb", "mig-1g.5gb"),
+        ("mig-3g.20g", "mig-3g.20gb"),
+        ("mig-9g.99gb", "mig-"),
+        ("mig-1g.50gb", "mig-1g.5gb"),
+        ("mig-1g.5gb", ""),
+        ("mig-1g.10gb.me", ""),
+        ("mig-1c.3g.20gb", ""),
+        ("mig-1g.5gb.shared", ""),
+    ],
+)
+def test_mig_devices_that_no_gpu_has_are_told(name: str, near: str) -> None:
+    each = found(pod(f"resources: {{limits: {{nvidia.com/{name}: 1}}}}"))
+    told = [one for one in each if one.rule == "resource-name"]
+    assert [one.message for one in told] == (
+        [f"no GPU that is known here has nvidia.com/{name}"] if near else []
+    )
+    for one in told:
+        assert one.action.startswith(f"did you mean nvidia.com/{near}")

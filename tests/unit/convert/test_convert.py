@@ -491,6 +491,7 @@ ZONE = "{key: zone, operator: Exists}"
 ARCH = f"{NVIDIA}.architecture"
 LOWERED = f'{ARCH}.lowerAscii().replace(" ", "-")'
 BIG = has(MEMORY, f'{MEMORY}.compareTo(quantity("32000Mi")) > 0')
+SEVERAL = "one of several terms has another condition, so none can be taken out; all stay"
 NEW = has(ARCH, f'({LOWERED} == "ampere" || {LOWERED} == "hopper")')
 
 
@@ -540,15 +541,16 @@ def test_several_terms_become_one_selector() -> None:
     [
         (
             f"[{{matchExpressions: [{GT}, {ZONE}]}}, {{matchExpressions: [{IN}]}}]",
-            ["gpu-memory Gt 32000: this label is not known here; it stays"],
+            [f"gpu-memory Gt 32000: {SEVERAL}", f"gpu-generation In ampere, hopper: {SEVERAL}"],
         ),
         (
             f"[{{matchExpressions: [{GT}]}}, {{matchExpressions: [{IN}], matchFields: [x]}}]",
-            [
-                "gpu-generation In ampere, hopper: one of several terms has another condition, so none can be taken out; all stay"
-            ],
+            [f"gpu-memory Gt 32000: {SEVERAL}", f"gpu-generation In ampere, hopper: {SEVERAL}"],
         ),
-        (f"[{{matchExpressions: [{ZONE}]}}, {{matchExpressions: [{IN}]}}]", []),
+        (
+            f"[{{matchExpressions: [{ZONE}]}}, {{matchExpressions: [{IN}]}}]",
+            [f"gpu-generation In ampere, hopper: {SEVERAL}"],
+        ),
         ("[]", []),
         ("[{}, {}]", []),
         ("[{matchExpressions: 3}, {}]", []),
@@ -754,9 +756,11 @@ def test_a_share_of_hami_keeps_its_container_as_it_was() -> None:
     found = convert(given, Choice(), ())
     assert found.documents == (given,)
     assert [one.what for one in found.left] == [
+        "nvidia.com/gpu: 1",
         "nvidia.com/gpumem: 3000",
         "nvidia.com/gpucores: 30",
     ]
+    assert found.left[0].reason.startswith("with nvidia.com/gpumem it is a part of a GPU")
 
 
 def test_a_misspelt_resource_is_told() -> None:

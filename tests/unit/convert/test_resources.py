@@ -46,6 +46,25 @@ def test_a_resource_of_somebody_else_stays_and_its_server_is_named(
     limits: str, left: str, is_changed: bool
 ) -> None:
     found = convert(pod(yaml.safe_load(limits)), Choice(), ())
-    (one,) = found.left
-    assert left in one.reason
+    assert left in found.left[-1].reason
     assert found.is_changed is is_changed
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("mig-1g5gb", "no plugin offers it (did you mean nvidia.com/mig-1g.5gb?); it stays"),
+        ("mig-1g.5gb.shared", "time-shared parts are no claims here: ask for nvidia.com/mig-1g.5gb"),
+        ("mig-half", "it names no profile, which looks like 1g.5gb; it stays"),
+    ],
+)  # fmt: skip
+def test_what_names_no_profile_stays_with_what_to_write(name: str, reason: str) -> None:
+    (one,) = convert(pod({f"nvidia.com/{name}": 1}), Choice(), ()).left
+    assert one.reason.startswith(reason)
+
+
+def test_a_profile_that_no_known_gpu_has_is_converted_and_told() -> None:
+    """A new GPU may have it."""
+    found = convert(pod({"nvidia.com/mig-1g.50gb": 1}), Choice(), ())
+    told = "no GPU that is known here has the profile 1g.50gb (did you mean nvidia.com/mig-1g.5gb?)"
+    assert (found.is_changed, found.notes[0], found.left) == (True, told, ())
