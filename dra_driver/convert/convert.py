@@ -31,8 +31,10 @@ _CUSTOM = (
     "the CustomResourceDefinition must have resourceClaims in its pod templates, in the form of Kubernetes 1.31 or later: one that lacks the field drops it "
     "without a word. After applying it, look whether the object still has it"
 )
+_TAINT = "nvidia.com/gpu"
+"""The usual taint of nodes with GPUs. It has the name of the resource, so that an admission plugin can add the toleration."""
 _TOLERATION = (
-    "nodes with a taint for their devices (nvidia.com/gpu): the API server may have added a toleration for the resource; add it to the "
+    f"nodes with a taint for their devices ({_TAINT}): the API server may have added a toleration for the resource; add it to the "
     "pod if it has none"
 )
 _RUNTIME = (
@@ -72,6 +74,7 @@ class _Pod(Struct):
     """The profile of the parts that the pod's nodes offer as nvidia.com/gpu."""
     asked: list[Asked] = field(default_factory=list)
     left: list[NotConverted] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def request_for(self, container: Object, resource: str, found: Wanted) -> Asked:
         """Add a request. It has the name of its container, and a number if that is taken."""
@@ -134,8 +137,8 @@ def _convert(
     claims = _claims(made, spec, asked, taken)
     for container, found in uses:
         _use(container, [one for one in asked if one.name in found], claims)
-    notes = [note for one in asked for note in one.wanted.notes]
-    if any(one.resource == "nvidia.com/gpu" for one in asked):
+    notes = [*state.notes, *(note for one in asked for note in one.wanted.notes)]
+    if any(one.resource == _TAINT for one in asked) and not _tolerates(spec):
         notes.append(_TOLERATION)
     if has_nvidias_runtime(spec):
         notes.append(_RUNTIME)
@@ -143,7 +146,16 @@ def _convert(
     return Converted("", made_first, tuple(notes), (*state.left, *selected.left))
 
 
-def is_custom(document: Object) -> bool:
+def _tolerates(spec: Object) -> bool:
+    """Whether a pod has a toleration for the usual taint of nodes with GPUs."""
+    return any(
+        (one.get("key") == _TAINT or (one.get("operator") == "Exists" and not one.get("key")))
+        and one.get("effect") in (None, "", "NoSchedule")
+        for one in listed(spec, "tolerations")
+    )
+
+
+def is_custom(document: Mapping[str, Any]) -> bool:
     """Return whether this is a custom resource of a group whose templates are those of pods."""
     return group_and_version(document)[0] in CUSTOM_GROUPS
 
@@ -185,8 +197,9 @@ def _pods_of(document: Object) -> Iterator[tuple[Path, Object]]:
 def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
     """Take the resources out of the containers, and yield each container with the names of its requests. Init containers come last.
 
-    An init container ends before the others begin, and the kubelet gives its devices to one of them. So it uses requests of other containers, and
-    gets one of its own only for what they do not have together. The one after it uses that too.
+    An init container ends before the others begin, and the kubelet gives its devices to one of them. So it uses requests of other containers with
+    as many devices together, else one with more, which is told, and gets one of its own only for what they do not have together. The one after
+    it uses that too.
     """
     for container in listed(spec, "containers"):
         found = [state.request_for(container, name, one) for name, one in _taken(container, state)]
@@ -198,8 +211,10 @@ def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
         for name, one in _taken(container, state):
             there = [] if stays else [each for each in others if each.resource == name]
             reused, missing = _together(there, one.count)
+            if missing < 0:
+                state.notes.append(_more(container, one.count, reused[0]))
             names |= {each.name for each in reused}
-            if missing:
+            if missing > 0:
                 made = state.request_for(container, name, replace(one, count=missing))
                 names.add(made.name)
                 others += [] if stays else [made]
@@ -207,16 +222,28 @@ def _containers(spec: Object, state: _Pod) -> Iterator[tuple[Object, set[str]]]:
 
 
 def _together(there: Sequence[Asked], count: int) -> tuple[Sequence[Asked], int]:
-    """Return requests with so many devices together, and how many are missing: one that has enough, else several that do not have more."""
-    enough = next((each for each in there if each.wanted.count >= count), None)
-    if enough is not None:
-        return [enough], 0
-    found = []
-    for each in sorted(there, key=lambda one: -one.wanted.count):
-        if each.wanted.count <= count:
-            found.append(each)
-            count -= each.wanted.count
-    return found, count
+    """Return requests for an init container, and how many devices they lack; a negative number is how many they have too many.
+
+    The best are those with as many together, then the smallest one with more, then those with the most of what is asked for.
+    """
+    sums: dict[int, tuple[Asked, ...]] = {0: ()}
+    for each in there:
+        for total, found in list(sums.items()):
+            if total + each.wanted.count <= count:
+                sums.setdefault(total + each.wanted.count, (*found, each))
+    larger = [each for each in there if each.wanted.count > count]
+    if count not in sums and larger:
+        smallest = min(larger, key=lambda each: each.wanted.count)
+        return [smallest], count - smallest.wanted.count
+    most = max(sums)
+    return sums[most], count - most
+
+
+def _more(container: Object, count: int, used: Asked) -> str:
+    return (
+        f"the init container {container.get('name')} asks for {count}, and gets all {used.wanted.count} devices of the request {used.name}: "
+        "no other request of the pod has as few as it asks for, and one of its own would be more than the pod had"
+    )
 
 
 def listed(spec: Mapping[str, Any], name: str) -> list[Object]:

@@ -2,7 +2,7 @@
 """Which of a pod's conditions about its node are about devices, and become selectors of its requests? The others stay in the pod."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,7 @@ PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
 _PROFILE = re.compile(r"\d+g\.\d+gb")
 
 
-def partition_of(spec: Object) -> str:
+def partition_of(spec: Mapping[str, Any]) -> str:
     """Return the profile of the parts that the nodes of a pod offer as nvidia.com/gpu, by GKE's label for such nodes; "" if it chooses none."""
     profile = str(_inside(spec, "nodeSelector").get(PARTITION_LABEL, ""))
     return profile if _PROFILE.fullmatch(profile) else ""
@@ -91,7 +91,7 @@ def choice_of_nodes(
     return found
 
 
-def _inside(content: Object, name: str) -> Object:
+def _inside(content: Mapping[str, Any], name: str) -> Object:
     found = content.get(name)
     return found if isinstance(found, dict) else {}
 

@@ -105,9 +105,7 @@ def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
         return _share(name, count, choice)
     vendor = next((one for prefix, one in _VENDORS.items() if name.startswith(prefix)), "")
     if not vendor:
-        reason = (
-            "the driver does not publish AMD's partitions yet; ask for a whole GPU of class amd-gpu"
-        )
+        reason = "the driver does not publish AMD's GPUs yet, nor parts of them; keep the plugin, or take AMD's own DRA driver"
         return NotConverted(f"{name}: {amount}", reason)
     return _of(vendor, count, choice)
 
@@ -146,18 +144,31 @@ _USUAL: Mapping[str, tuple[str, str]] = {
     "habana": ("gaudi", DOMAIN),
 }
 """The class and the driver for each vendor's devices."""
+_NOT_PUBLISHED: Mapping[str, str] = {"amd": "AMD", "intel": "Intel", "habana": "Habana"}
+"""Vendors whose devices no backend of this driver finds, but that of simulated ones."""
 
 
 def _of(vendor: str, count: int, choice: Choice, *selectors: str) -> Wanted:
     device_class, driver = usual(vendor, choice)
     maker = "nvidia" if vendor == "mig" else vendor
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     if not choice.device_class and choice.driver not in ("", _USUAL[vendor][1]):
-        notes = (
-            f"the class {device_class} must select devices of {driver}: give another one by --class, or install the chart's with deviceClasses.nvidia.enabled=always",
+        notes.append(
+            f"the class {device_class} must select devices of {driver}: give another one by --class, or install the chart's with deviceClasses.nvidia.enabled=always"
+        )
+    if maker in _NOT_PUBLISHED and not choice.device_class:
+        notes.append(
+            f"the pod waits until a driver publishes {_NOT_PUBLISHED[maker]}'s devices, and the class {device_class} selects them: this driver publishes none of "
+            "them yet. With the vendor's own DRA driver, give its class by --class and its name by --driver-name"
         )
     return Wanted(
-        device_class, driver, maker, count, selectors, is_part=vendor == "mig", notes=notes
+        device_class,
+        driver,
+        maker,
+        count,
+        selectors,
+        is_part=vendor == "mig",
+        notes=tuple(notes),
     )
 
 

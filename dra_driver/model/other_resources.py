@@ -33,7 +33,7 @@ _OTHERS = (
         r"gpu\.intel\.com/(millicores|memory\.max|tiles)",
         Elsewhere(
             "a part of a GPU that Intel's GPU Aware Scheduling counts and nobody limits",
-            "ask for a whole GPU by a claim (class intel-gpu), with a selector on its memory",
+            "ask for a whole GPU by a claim, with a selector on its memory; this driver has none of Intel's yet, Intel's own DRA driver has",
             is_part=True,
         ),
     ),
@@ -41,7 +41,7 @@ _OTHERS = (
         r"gpu\.intel\.com/(i915_|xe_)?monitoring",
         Elsewhere(
             "access to all GPUs of a node for a monitor",
-            "ask by a claim with adminAccess: true and allocationMode: All (class intel-gpu), in a namespace with the label "
+            "ask Intel's own DRA driver by a claim with adminAccess: true and allocationMode: All, in a namespace with the label "
             "resource.kubernetes.io/admin-access: 'true'",
         ),
     ),

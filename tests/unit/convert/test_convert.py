@@ -656,6 +656,10 @@ def test_what_is_made_has_a_name_of_its_own() -> None:
         ([1, 1, 2], [0], [1, 1], [["i0"], ["i0"], ["i0", "i2"]]),
         ([2], [4], [4], [["c0"]]),
         ([5], [4, 4], [4, 4, 1], [["c0", "i0"]]),
+        ([1], [4, 1], [4, 1], [["c1"]]),
+        ([2], [4, 1, 1], [4, 1, 1], [["c1", "c2"]]),
+        ([2], [4, 3], [4, 3], [["c1"]]),
+        ([6], [4, 3, 3], [4, 3, 3], [["c1", "c2"]]),
     ],
 )
 def test_init_containers_ask_for_no_more_than_the_kubelet_counted(
@@ -794,3 +798,52 @@ def test_a_driver_without_its_class_is_told() -> None:
     said = "the class gpu.nvidia.com must select devices of gpu.dra-driver.dev"
     assert convert(given, one, ()).notes[0].startswith(said)
     assert not any("must select" in note for note in convert(given, other, ()).notes)
+
+
+def test_an_init_container_that_gets_more_than_it_asks_for_is_told() -> None:
+    def notes(main: int) -> tuple[str, ...]:
+        container = "{name: %s, resources: {limits: {amd.com/gpu: %d}}}"
+        spec = f"{{initContainers: [{container % ('warm', 1)}]}}"
+        return converted(pod(f"[{container % ('big', main)}]", spec)).notes
+
+    assert notes(4)[0].startswith(
+        "the init container warm asks for 1, and gets all 4 devices of the request big: no other"
+    )
+    assert "init" not in "".join(notes(1))
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "is_told"),
+    [
+        ("", True),
+        ("{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}", False),
+        ("{key: nvidia.com/gpu, value: present}", False),
+        ("{operator: Exists}", False),
+        ("{key: nvidia.com/gpu, operator: Exists, effect: NoExecute}", True),
+        ("{key: other, operator: Exists}", True),
+    ],
+)
+def test_the_toleration_is_told_to_a_pod_that_has_none(tolerations: str, is_told: bool) -> None:
+    given = _limited("{nvidia.com/gpu: 1}", f"{{tolerations: [{tolerations}]}}")
+    notes = converted(given).notes
+    assert any("nodes with a taint for their devices" in one for one in notes) is is_told
+
+
+@pytest.mark.parametrize(
+    ("resource", "vendor"),
+    [
+        ("amd.com/gpu", "AMD"),
+        ("gpu.intel.com/xe", "Intel"),
+        ("gpu.intel.com/i915", "Intel"),
+        ("habana.ai/gaudi", "Habana"),
+        ("nvidia.com/mig-1g.5gb", ""),
+    ],
+)
+def test_devices_that_no_backend_finds_are_told(resource: str, vendor: str) -> None:
+    notes = converted(_limited(f"{{{resource}: 1}}")).notes
+    told = [one for one in notes if one.startswith("the pod waits until a driver publishes")]
+    assert len(told) == bool(vendor)
+    for one in told:
+        assert f"publishes {vendor}'s devices" in one
+    mine = converted(_limited(f"{{{resource}: 1}}"), Choice("theirs", "gpu.amd.com")).notes
+    assert not any("the pod waits" in one for one in mine)
