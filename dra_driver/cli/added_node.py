@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which node does `dra-driver explain --add-node` add? One of the machines that the simulated backend knows, with the slices it would have."""
+"""Which node does `dra-driver explain --add-node` add, or `convert --profile` ask about? One of the machines that the simulated backend knows, with the slices it would have."""
 
 import msgspec
 
@@ -19,13 +19,18 @@ from dra_driver.planning.slices import plan_pool
 NAME = "a-new-node"
 
 
-def new_node(text: str) -> NewNode:
-    """Return the node for "PROFILE" or "PROFILE:DRIVER". Raises Permanent if there is no such profile."""
+def known_profile(name: str, *, flag: str) -> None:
+    """Raise Permanent if there is no such profile. `flag` is the one that names it."""
+    if name not in PROFILES:
+        near = meant(name, list(PROFILES)) or f"these are known: {', '.join(PROFILES)}"
+        raise Permanent(f"{flag}: there is no profile {name}; {near}")
+
+
+def new_node(text: str, *, flag: str = "--add-node") -> NewNode:
+    """Return the node for "PROFILE" or "PROFILE:DRIVER". Raises Permanent if there is no such profile, as `known_profile`."""
     profile, _, driver = text.partition(":")
     driver = driver or DOMAIN
-    if profile not in PROFILES:
-        near = meant(profile, list(PROFILES)) or f"these are known: {', '.join(PROFILES)}"
-        raise Permanent(f"--add-node: there is no profile {profile}; {near}")
+    known_profile(profile, flag=flag)
     context = BackendContext(NAME, driver_name=driver)
     inventory = machine_of(PROFILES[profile], context, WITHOUT_FAULT_FILE)
     contents = plan_pool(inventory, kept=(), driver=driver).slices

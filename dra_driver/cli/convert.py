@@ -12,8 +12,9 @@ import yaml
 from msgspec import Struct
 
 from dra_driver.cli import inputs, render
+from dra_driver.cli.added_node import known_profile
 from dra_driver.cli.destination import Destination
-from dra_driver.cli.machine import fits, product_names
+from dra_driver.cli.machine import FLAG, fits, product_names
 from dra_driver.cli.over_files import exit_code
 from dra_driver.convert.convert import Converted, as_pods, convert
 from dra_driver.convert.names import Names
@@ -62,6 +63,8 @@ def _line(left: NotConverted) -> str:
 
 
 def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
+    if chosen.profile:
+        known_profile(chosen.profile, flag=FLAG)
     choice = Choice(chosen.device_class, chosen.driver_name)
     taken = Names()
     files = []

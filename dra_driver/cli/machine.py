@@ -18,6 +18,7 @@ from dra_driver.backends.simulated import WITHOUT_FAULT_FILE
 from dra_driver.backends.simulated_machine import machine_of
 from dra_driver.cli.added_node import new_node
 from dra_driver.errors import Permanent
+from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.model.api.core import NodeStatus
 from dra_driver.model.api.meta import ObjectMeta, QuantityText
@@ -35,6 +36,7 @@ _PLENTY: dict[str, QuantityText] = {
 """What the machine has besides devices: profiles do not say it."""
 _DEEPEST = 10  # a CronJob has its pods there
 _NVIDIA = "gpu.nvidia.com"
+FLAG = "--profile"
 
 
 class Answer(Struct, frozen=True):
@@ -59,11 +61,11 @@ def product_names() -> tuple[str, ...]:
 
 def fits(profile: str, documents: Sequence[dict[str, Any]]) -> Answer:
     """Ask the scheduler's search whether one such machine has all of it. Raises Permanent if there is no such profile."""
-    added = new_node(profile)
+    added = new_node(profile, flag=FLAG)
     slices = added.slices
     if _NVIDIA in yaml.safe_dump_all(documents):
         # The classes of NVIDIA's driver select devices by that driver's name: it has NVIDIA's devices, and this driver the others.
-        theirs = new_node(f"{profile}:{_NVIDIA}").slices
+        theirs = new_node(f"{profile}:{_NVIDIA}", flag=FLAG).slices
         slices = (*_only(slices, ours=True), *_only(theirs, ours=False))
     node = msgspec.structs.replace(added.node, status=NodeStatus(allocatable=_PLENTY))
     state = ClusterState(nodes=(node,), resource_slices=slices, device_classes=classes())
@@ -72,7 +74,20 @@ def fits(profile: str, documents: Sequence[dict[str, Any]]) -> Answer:
     report = explain(state, subject, recorded=True)
     if report.exit_code == DONE:
         return Answer(fits=True, text=f"fits on {profile}: {report.summary}")
-    return Answer(fits=False, text=f"does not fit on {profile}: {report.summary}")
+    return Answer(fits=False, text=f"does not fit on {profile}: {_why_not(report)}")
+
+
+def _why_not(report: Report) -> str:
+    """Return which pods do not fit, why, and what to do."""
+    pods = report.pods
+    if pods and pods.fit:
+        each = f"{pods.fit:,} of {pods.wanted:,} pods have room together on one such machine"
+        return f"{each}; {report.subject} needs another one, or ask for less"
+    found = [reason for node in report.nodes[:1] for reason in (*node.devices, *node.pod)]
+    why = ", ".join(map(str, found)) or report.summary
+    return (
+        f"{report.subject}: {why}; change what it asks for, or name a machine that has it by {FLAG}"
+    )
 
 
 def _only(slices: Sequence[ResourceSlice], *, ours: bool) -> Iterator[ResourceSlice]:

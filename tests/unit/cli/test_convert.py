@@ -151,10 +151,38 @@ def test_a_machine_that_does_not_have_it_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(tmp_path, pod("{nvidia.com/gpu: 3}"))
-    assert main(["convert", "-f", file, "--profile", "t4x2"]) == 1
-    assert "dra-driver: does not fit on t4x2: " in capsys.readouterr().err
-    assert main(["convert", "-f", file, "--profile", "t4x3"]) == 2
-    assert "did you mean t4x2?" in capsys.readouterr().err
+    small = written(tmp_path, {**pod("{nvidia.com/gpu: 1}"), "metadata": {"name": "q"}}, name="q.y")
+    for names in ([file], [small, file]):
+        assert main(["convert", *names, "--profile", "t4x2"]) == 1
+        assert capsys.readouterr().err == (
+            "dra-driver: does not fit on t4x2: pod default/p: 3 devices are needed on one node, 2 can be had; "
+            "change what it asks for, or name a machine that has it by --profile\n"
+        )
+
+
+def test_pods_that_do_not_fit_on_one_machine_together_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
+    template = {"spec": {"restartPolicy": "Never", **pod("{nvidia.com/gpu: 4}")["spec"]}}
+    spec = {"parallelism": 3, "completions": 3, "template": template}
+    assert main(["convert", written(tmp_path, {**job, "spec": spec}), "--profile", "h100x8"]) == 1
+    assert capsys.readouterr().err == (
+        "dra-driver: does not fit on h100x8: 2 of 3 pods have room together on one such machine; "
+        "job default/j needs another one, or ask for less\n"
+    )
+
+
+def test_a_profile_that_there_is_not_ends_it_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, pod("{nvidia.com/gpu: 3}"))
+    assert main(["convert", file, "--profile", "t4x3"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(
+        "dra-driver: --profile: there is no profile t4x3; did you mean t4x2?"
+    )
 
 
 def test_class_and_driver_are_those_of_the_flags(
