@@ -40,7 +40,7 @@ class FoundMistake(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All findings; `fixed` are those that --fix corrected. `errors`, `warnings` and `notes` count the findings that are left."""
+    """All findings in the `files` that could be read; `fixed` are those that --fix corrected. `errors`, `warnings` and `notes` count the findings that are left."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = CHECK_KIND

@@ -58,18 +58,18 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str]) -> int:
         return _fixed_stream(chosen, facts)
     fixed = [one for file in files for one in _fixed_file(file, facts)] if chosen.fix else []
     read = _Files()
-    failed = False
+    failed = 0
     for file in files:
         try:
             read.take(file)
         except Permanent as error:
             # One bad file of a directory keeps no other one back.
-            failed = True
+            failed += 1
             render.error(str(error))
     findings = [*check(read.given, facts), *read.unreadable]
     found = report_of(
         sorted_findings(findings, files),
-        len(files),
+        len(files) - failed,
         [one for each in fixed for one in each.corrected],
     )
     _show(found, chosen.output)
@@ -99,14 +99,18 @@ class _Files(Struct):
     def take(self, file: str) -> None:
         first = len(self._kept.found)
         others = False
+        is_empty = True
 
         def wanted(content: object) -> bool:
-            nonlocal others
+            nonlocal others, is_empty
+            is_empty = False
             others = others or not (is_object(content) or matters(content))
             return matters(content)
 
         try:
             self._kept.read(file, wanted, with_places=True)
+            if is_empty:
+                self.unreadable.append(_empty(file))
         except BadDocument as error:
             self.unreadable.append(_template(file) or _unreadable(file, error))
         if others:
@@ -125,30 +129,33 @@ def _template(file: str) -> Finding | None:
         return None  # standard input
     if not _TEMPLATE.search(beginning):
         return None
+    message = "a template with {{…}} is no YAML: it is not checked"
+    return _of_file(
+        file, "not-checked", message, f"render it first: `helm template … | {PROJECT} check -`"
+    )
+
+
+def _empty(file: str) -> Finding:
+    return _of_file(file, "not-checked", "it is empty or has only comments: nothing is checked", "")
+
+
+def _unreadable(file: str, error: BadDocument) -> Finding:
+    action = "correct it; what follows in this file is not checked"
+    found = _of_file(file, "yaml", error.problem, action)
+    return replace(found, line=error.line, column=error.column)
+
+
+def _of_file(file: str, rule: str, message: str, action: str) -> Finding:
     return Finding(
-        rule="not-checked",
+        rule=rule,
         file=file,
         document=0,
         line=0,
         column=0,
         subject="the file",
         path="",
-        message="a template with {{…}} is no YAML: it is not checked",
-        action=f"render it first: `helm template … | {PROJECT} check -`",
-    )
-
-
-def _unreadable(file: str, error: BadDocument) -> Finding:
-    return Finding(
-        rule="yaml",
-        file=file,
-        document=0,
-        line=error.line,
-        column=error.column,
-        subject="the file",
-        path="",
-        message=error.problem,
-        action="correct it; what follows in this file is not checked",
+        message=message,
+        action=action,
     )
 
 
@@ -218,6 +225,8 @@ def _fixed_stream(chosen: argparse.Namespace, facts: Known) -> int:
             read.given += objects_of(
                 document.content, inputs.STANDARD_INPUT, number, document.places
             )
+        if not read.given:
+            read.unreadable.append(_empty(inputs.STANDARD_INPUT))
     except BadDocument as error:
         read.unreadable.append(_unreadable(inputs.STANDARD_INPUT, error))
     found = report_of([*check(read.given, facts), *read.unreadable], 1, fixed.corrected)

@@ -43,7 +43,8 @@ def _summary(found: CheckReport) -> str:
         _count(found.warnings, "warning"),
         _count(found.notes, "note"),
     ]
-    told = ", ".join(one for one in counts if one) or "nothing found"
+    nothing = "nothing found" if found.files else "nothing is checked"
+    told = ", ".join(one for one in counts if one) or nothing
     fixed = f"; {len(found.fixed)} fixed" if found.fixed else ""
     fixable = sum(one.fixable for one in found.findings)
     more = f"; --fix would correct {fixable}" if fixable else ""

@@ -84,6 +84,29 @@ def test_exit_codes(text: str, flags: tuple[str, ...], code: int) -> None:
     assert main(["check", file(text), *flags]) == code
 
 
+@pytest.mark.parametrize("text", ["", "# later\n", "---\n---\n"])
+@pytest.mark.parametrize("words", [[], ["--fix"]])
+def test_a_file_with_nothing_in_it_is_told(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    words: list[str],
+) -> None:
+    said = "note: the file: it is empty or has only comments: nothing is checked [not-checked]"
+    assert main(["check", *words, file(text), file(CLEAN, "b.yaml")]) == 0
+    assert capsys.readouterr().out == f"a.yaml: {said}\n2 files: 1 note\n"
+    stdin(monkeypatch, text.encode())
+    assert main(["check", *words, "-"]) == 0
+    assert f"-: {said}\n" in "".join(capsys.readouterr())
+
+
+def test_a_file_that_cannot_be_read_is_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "nope.yaml"]) == 2
+    assert capsys.readouterr().out == "0 files: nothing is checked\n"
+    assert main(["check", "nope.yaml", file(CLEAN)]) == 2
+    assert capsys.readouterr().out == "1 file: nothing found\n"
+
+
 def test_a_file_that_is_no_yaml_is_told_and_the_others_are_checked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
