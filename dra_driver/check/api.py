@@ -19,6 +19,7 @@ from dra_driver.check.parts import (
     expressions,
     is_of_dra,
     is_pod_template,
+    pod_of,
     requests,
 )
 from dra_driver.explain.readable import bad_quantity
@@ -31,7 +32,7 @@ from dra_driver.explain.subject.manifest_kinds import (
     is_understood,
     kind_refusal,
 )
-from dra_driver.explain.subject.workloads import SPEC_PATHS, template_of, workload_refusals
+from dra_driver.explain.subject.workloads import template_of, workload_refusals
 from dra_driver.model.api.core import Pod
 from dra_driver.model.plugin_resources import is_invented_resource
 from dra_driver.model.yaml_documents import Path
@@ -92,9 +93,9 @@ def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
 def _workload(one: Given) -> Iterator[Finding]:
     for problem in workload_refusals(one.content):
         yield _refused(one, problem, ())
-    path = (*SPEC_PATHS[one.kind].split("."), "template")
-    if isinstance(at(one.content, path), dict):
-        yield from _decoded(one, template_of(one.content), Pod, path)
+    pod = pod_of(one)
+    if pod is not None:
+        yield from _decoded(one, template_of(one.content), Pod, pod.path)
 
 
 def _decoded(one: Given, content: Any, kind: type[Any], base: Path) -> Iterator[Finding]:

@@ -140,11 +140,14 @@ def is_attribute(name: str) -> bool:
 
 def _twice(one: Given, path: Path, content: Object) -> Iterator[Finding]:
     found = content.get("requests")
-    names = found if isinstance(found, list) else []
-    for index, name in enumerate(names):
-        if name in names[:index]:
+    seen: set[str] = set()
+    for index, name in enumerate(found if isinstance(found, list) else ()):
+        if not isinstance(name, str):
+            continue  # told for itself
+        if name in seen:
             what = f"it names the request {_shown(name)} twice"
             yield _refused(one, (*path, "requests", index), what, "name it once")
+        seen.add(name)
 
 
 def _drivers(one: Given, path: Path) -> Iterator[Finding]:
@@ -193,20 +196,21 @@ def _pod(one: Given) -> Iterator[Finding]:
 
 
 def _uses(one: Given, path: Path, resources: Object) -> Iterator[Finding]:
-    before: list[tuple[object, object]] = []
+    before: dict[str, set[str]] = {}
     for inner, use in entries(resources, ("claims",)):
         name, request = use.get("name"), use.get("request") or ""
-        if request and isinstance(request, str) and not _is_request(request):
+        if not isinstance(name, str) or not isinstance(request, str):
+            continue  # told for itself
+        if request and not _is_request(request):
             what = f"{_shown(request)} is no name of a request"
             yield _refused(one, (*path, *inner, "request"), what, _WORDS)
-        if any(
-            name == other and (not request or not had or request == had) for other, had in before
-        ):
+        had = before.setdefault(name, set())
+        if had and (not request or "" in had or request in had):
             what = f"the container uses the claim {_shown(name)} twice"
             yield _refused(
                 one, (*path, *inner), what, "name the claim, or each request of it, once"
             )
-        before.append((name, request))
+        had.add(request)
 
 
 def _is_request(name: str) -> bool:

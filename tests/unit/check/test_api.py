@@ -3,6 +3,7 @@
 
 import pytest
 
+from dra_driver.check.api_values import value_findings
 from dra_driver.check.check import check
 from dra_driver.check.given import Given, Known
 from dra_driver.model.cluster import ClusterState
@@ -209,3 +210,32 @@ def test_an_extended_resource_is_a_whole_number(amount: str, rule: str) -> None:
     text = pod(f"resources: {{limits: {{nvidia.com/gpu: '{amount}'}}}}")
     assert rule in [one.rule for one in found(text)]
     assert {"device-plugin", "device-plugin-amount"} & {one.rule for one in found(text)} == {rule}
+
+
+class Counted(str):
+    """A name that counts how often it is compared with another one."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_many_names_are_not_compared_each_with_each() -> None:
+    names = [Counted(f"r{number}") for number in range(500)]
+    spec = {"devices": {"constraints": [{"requests": [*names, Counted("r7")]}]}}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": spec}
+    uses = [{"name": name} for name in [*names, Counted("r7")]]
+    containers = [{"name": "c", "resources": {"claims": uses}}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
+    Counted.compared = 0
+    told = [one.message for each in (claim, pod) for one in value_findings(Given(each))]
+    assert [one for one in told if "twice" in one] == [
+        f"{REFUSED}it names the request 'r7' twice",
+        f"{REFUSED}the container uses the claim 'r7' twice",
+    ]
+    assert Counted.compared < 5 * len(names)
