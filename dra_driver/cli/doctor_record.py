@@ -80,7 +80,7 @@ def _checks(state: ClusterState, driver: str, node: str) -> Iterator[Check]:
 
 def _was_read(state: ClusterState) -> bool:
     """Return whether there is anything of a cluster. A bundle may have been written without an API server."""
-    return bool(state.recorded_at)
+    return msgspec.structs.replace(state, not_read=()) != ClusterState()
 
 
 def _names(state: ClusterState) -> str:

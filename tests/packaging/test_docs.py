@@ -19,6 +19,7 @@ from dra_driver.backends.faults import parse_faults
 from dra_driver.backends.profiles import PROFILES
 from dra_driver.backends.registry import load_backend
 from dra_driver.backends.simulated_config import LABEL, LabelConfig
+from dra_driver.cli.main import main
 from dra_driver.explain.outcome import (
     Change,
     ClaimReport,
@@ -285,6 +286,25 @@ def test_the_readme_shows_six_lines_of_the_answer_and_what_the_scheduler_said(
     record = (ROOT / command[command.index("--from") + 1]).read_text()
     (message,) = marked(ROOT / "README.md", "scheduler")
     assert f'"message": "{message}"' in record
+
+
+def test_the_recorded_cluster_of_the_readme_can_be_asked_about_own_manifests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are in the namespace `default`, as for kubectl."""
+    exactly = {"deviceClassName": "gpu.nvidia.com"}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "mine"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+    }
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(claim))
+    record = str(ROOT / "docs" / "pending-record.json")
+    assert main(["explain", "-f", str(file), "--from", record]) == 0
+    assert "claim default/mine: devices fit" in capsys.readouterr().out
+    assert main(["explain", "--from", record]) == 0
 
 
 def test_the_list_of_decisions_is_whole() -> None:

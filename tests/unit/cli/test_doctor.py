@@ -486,6 +486,24 @@ def test_a_record_is_asked_about_one_of_its_nodes(
     assert "name the node with --node NODE; it has n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("node", "code", "expected"),
+    [
+        ("gpu-a", 3, {("note", "devices-tainted"), ("unknown", "versions"), ("ok", "slices")}),
+        ("nope", 1, {("problem", "node-not-found"), ("problem", "slices-missing")}),
+    ],
+)
+def test_a_record_without_its_time_is_judged_too(
+    capsys: pytest.CaptureFixture[str], node: str, code: int, expected: set[tuple[str, str]]
+) -> None:
+    """Such as one that somebody wrote by hand, and the one of README.md."""
+    file = Path(__file__).parents[3] / "docs" / "pending-record.json"
+    assert "recordedAt" not in file.read_text()
+    words = ["--from", str(file), "--node", node, "--driver-name", "gpu.nvidia.com"]
+    assert main(["doctor", *words, "--json"]) == code
+    assert expected <= set(findings(capsys))
+
+
 def test_a_bundle_can_come_through_a_pipe(
     root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str]
 ) -> None:
