@@ -169,16 +169,20 @@ class NodesExplained:
         return [one for one in self.tried if one.stops_the_pod]
 
     @cached_property
+    def stopping_anywhere(self) -> list[TriedNodes]:
+        """The same, also of nodes that the report is not about."""
+        everywhere = self._facts.whole_cluster
+        if everywhere is None:
+            return self.stopping
+        asked = everywhere.requests
+        looks = [answers_for(everywhere.fleet, request, everywhere.stop) for request in asked]
+        equivalence = equivalence_for(everywhere.fleet, everywhere.nodes, looks, asked)
+        return [one for one in try_all(everywhere, equivalence) if one.stops_the_pod]
+
+    @cached_property
     def fatal(self) -> str:
         """The error that stops the pod on all nodes, also from a node that the report is not about; "" if there is none."""
-        stopping, everywhere = self.stopping, self._facts.whole_cluster
-        if not stopping and everywhere is not None:
-            fleet = everywhere.fleet
-            stop = everywhere.stop
-            asked = everywhere.requests
-            looks = [answers_for(fleet, request, stop) for request in asked]
-            equivalence = equivalence_for(fleet, everywhere.nodes, looks, asked)
-            stopping = [one for one in try_all(everywhere, equivalence) if one.stops_the_pod]
+        stopping = self.stopping or self.stopping_anywhere
         return next((one.result.error for one in stopping), "")
 
     @cached_property

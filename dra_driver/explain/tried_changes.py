@@ -72,8 +72,6 @@ class TriedChanges:
 
     def changes(self) -> tuple[Change, ...]:
         """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
-        if self._nodes.fatal and not any(tried.result.fatal for tried in self._nodes.tried):
-            return ()  # the error is on nodes that the report is not about, and changes are not tried there
         found: dict[Kind, Change] = {}
         for candidate in sorted(self._candidates(), key=self._cost):
             kind = self._kind(candidate)
@@ -245,10 +243,11 @@ class TriedChanges:
         allocator = self._fleet.allocator_without(ended, candidate.classes)
         if ended:
             nodes = list(self._nodes_of(ended))
-        # A change does not help if an error still stops the pod. So the nodes with an error come first.
-        nodes.sort(key=lambda one: (not one[0].result.fatal, one[0] is not candidate.first))
+        nodes.sort(key=lambda one: one[0] is not candidate.first)
+        # A change does not help if an error still stops the pod. So the nodes with an error come first, whatever the change is about.
+        stopping = [(one, one.by_pod_reasons[()][1][0]) for one in self._nodes.stopping_anywhere]
         where = ""
-        for tried, node in nodes[:MOST_TRIALS]:
+        for tried, node in (*stopping, *nodes[:MOST_TRIALS]):
             claims_there = [
                 candidate.claims.get(full_name(one.metadata), one) for one in tried.claims
             ]

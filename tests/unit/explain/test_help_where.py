@@ -209,3 +209,21 @@ def test_a_node_of_a_driver_that_nothing_here_has_is_told_to_be_one() -> None:
         "a node like big would not help: its devices are of the driver other.example.com, which has none here (PROFILE:DRIVER "
         "names another)"
     )
+
+
+def test_no_claim_is_ended_while_an_error_on_another_node_stops_the_pod() -> None:
+    """To end the claim would free a device, but the scheduler would still give up."""
+    lacking = device("part-0")
+    lacking["attributes"] = {}
+    cluster = state(
+        words.node(OTHER),
+        resource_slice(devices(1)),
+        resource_slice([lacking], pool=OTHER),
+        of("a", "gpu-0"),
+    )
+    cel = f'device.attributes["{GPU}"].model == "H100"'
+    report = asking(cluster, request(cel=cel))
+    assert report.summary.startswith("the scheduler gives up on all nodes")
+    guarded = f'has(device.attributes["{GPU}"].model) && '
+    told = f"request gpu of claim ns/mine: put {guarded}before {cel}; end claim ns/a, used by ns/p-a"
+    assert helps(report) == [("correct", told, HOME)]

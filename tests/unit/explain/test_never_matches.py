@@ -145,7 +145,8 @@ def test_an_error_on_another_node_than_the_one_that_is_asked_about_stops_the_pod
     assert report.summary.startswith("the scheduler gives up on all nodes: ")
     (told,) = verdicts(report)
     assert f"{GPU}/n2/gpu-0 has no attribute model" in str(told)
-    assert changes(report) == []
+    guard = f'put has(device.attributes["{GPU}"].model) && before {H100}'
+    assert changes(report) == [f"request gpu of claim ns/mine: {guard} on {HOME}"]
     assert [group.nodes for group in report.nodes] == [(HOME,)]
     assert asking(cluster, node=HOME).exit_code == 0
 
