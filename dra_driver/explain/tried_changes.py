@@ -5,7 +5,7 @@ The candidates are tried in the order of what they cost the user (`costs`). The 
 of another kind.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from heapq import nsmallest
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain import conflict
+from dra_driver.explain.change_places import Place, not_taking, taking
 from dra_driver.explain.combined_changes import combined_changes, everything_ended
 from dra_driver.explain.costs import COSTS, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
@@ -63,30 +64,50 @@ class TriedChanges:
         nodes: NodesExplained,
         requests: RequestsExplained,
         added: NewNode | None = None,
+        where: Sequence[Place] | None = None,
     ) -> None:
         self._facts = facts
         self._fleet = facts.fleet
         self._nodes = nodes
         self._requests = requests
         self._added = added
+        self._where = taking(nodes.tried) if where is None else where
 
     def changes(self) -> tuple[Change, ...]:
         """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
+        found = self.cheapest()
+        if not any(COSTS[one] <= COSTS["tolerate"] for one in found):
+            found |= self._with_tolerations()
+        most = {one: found[one] for one in _by_cost(found)[:MOST_CHANGES]}
+        added = self._with_node()
+        if added is not None:
+            most["add node"] = added
+        return tuple(most[kind] for kind in _by_cost(most))
+
+    def cheapest(self) -> dict[Kind, Change]:
+        """Return the cheapest changes of up to MOST_CHANGES kinds that help on these nodes."""
         found: dict[Kind, Change] = {}
+        helping: set[Kind] = set()
         for candidate in sorted(self._candidates(), key=self._cost):
             kind = self._kind(candidate)
             mixed = bool(candidate.what and candidate.ended)
-            if kind in found or (mixed and found):
+            if kind in helping or (mixed and helping):
                 continue  # to change a request and to end claims is no second way, beside one that costs less
-            node = self._fits_on(candidate)
-            if node:
-                found[kind] = self._change(self._with_fewer_ended(candidate), node)
-                if len(found) == MOST_CHANGES:
+            there = self._fits_on(candidate)
+            if there:
+                helping.add(kind)
+                change = self._change(self._with_fewer_ended(candidate), *there)
+                found.setdefault(there[0].kind(kind), change)
+                if len(helping) == MOST_CHANGES:
                     break
-        added = self._with_node()
-        if added is not None:
-            found["add node"] = added
-        return tuple(found[kind] for kind in sorted(found, key=COSTS.__getitem__))
+        return found
+
+    def _with_tolerations(self) -> dict[Kind, Change]:
+        """Return the changes that help on nodes that do not take the pod, each with what lets the pod go there."""
+        places = not_taking(self._facts, self._nodes)
+        if not places or any(one.tried.fits for one in places):
+            return {}  # where the devices fit, the report says already what keeps the pod off
+        return TriedChanges(self._facts, self._nodes, self._requests, where=places).cheapest()
 
     def no_help(self) -> str:
         """Return what is known of the node that the user asked about, if it is none of the changes that help; "" if it is one, or none was
@@ -140,7 +161,9 @@ class TriedChanges:
             together += everything_ended(requests, self._places)
         seen: dict[object, Candidate] = {}
         for candidate in (*single, *together):
-            seen.setdefault((candidate.what, frozenset(candidate.ended)), candidate)
+            key = (candidate.what, frozenset(candidate.ended))
+            if key not in seen or candidate.cost < seen[key].cost:
+                seen[key] = candidate
         return list(seen.values())
 
     def _holders(self, candidate: Candidate) -> list[HeldByClaim]:
@@ -154,12 +177,11 @@ class TriedChanges:
             return candidate.kind
         return "wait" if all(one.ends for one in self._holders(candidate)) else "end"
 
-    def _change(self, candidate: Candidate, node: str) -> Change:
+    def _change(self, candidate: Candidate, place: Place, node: Node) -> Change:
         words = [candidate.what] if candidate.what else []
-        words += ending_words(self._holders(candidate))
-        return Change(
-            what="; ".join(words), on=node, kind=self._kind(candidate), ends=candidate.ended
-        )
+        words += [*ending_words(self._holders(candidate)), *place.words]
+        kind = place.kind(self._kind(candidate))
+        return Change("; ".join(words), node.metadata.name, kind, candidate.ended)
 
     def _with_fewer_ended(self, candidate: Candidate) -> Candidate:
         """Return the candidate without those claims that need not end: a counter may have more users than are in the way."""
@@ -211,8 +233,8 @@ class TriedChanges:
     def _most_free(self, explained: RequestExplained) -> list[int]:
         """Return the largest number of free devices on one node, as a list of one number; [] if no node has a free device."""
         counts = [
-            sum(not explained.reasons(device) for device in tried.group.devices)
-            for tried, _ in self._taking
+            sum(not explained.reasons(device) for device in place.tried.group.devices)
+            for place in self._where
         ]
         return [max(counts)] if any(counts) else []
 
@@ -236,55 +258,57 @@ class TriedChanges:
                 what = f"claim {name}: leave out the constraint {text}"
                 yield Proposal(what, rest, "edit", COSTS["edit"])
 
-    def _fits_on(self, candidate: Candidate) -> str:
-        """Return a node where everything fits with the change; "" if there is none."""
+    def _fits_on(self, candidate: Candidate) -> tuple[Place, Node] | None:
+        """Return nodes, and one of them, where everything fits with the change; None if there are none."""
         ended = candidate.ended
-        nodes = [(tried, there[0]) for tried, there in self._taking]
         allocator = self._fleet.allocator_without(ended, candidate.classes)
+        nodes = [(place, place.nodes[0]) for place in self._where]
         if ended:
             nodes = list(self._nodes_of(ended))
-        nodes.sort(key=lambda one: one[0] is not candidate.first)
+        nodes.sort(key=lambda one: (one[0].cost, one[0].tried is not candidate.first))
+        found: tuple[Place, Node] | None = None
+        failing: list[Place] = []
         # A change does not help if an error still stops the pod. So the nodes with an error come first, whatever the change is about.
-        stopping = [(one, one.by_pod_reasons[()][1][0]) for one in self._nodes.stopping_anywhere]
-        where = ""
-        for tried, node in (*stopping, *nodes[:MOST_TRIALS]):
+        for place, node in (*self._with_error, *nodes[:MOST_TRIALS]):
+            tried = place.tried
             claims_there = [
                 candidate.claims.get(full_name(one.metadata), one) for one in tried.claims
             ]
             result = try_on(allocator, node, claims_there, self._facts.stop)
-            if result.fatal and tried.takes_the_pod:
-                return ""
+            if result.fatal and not place.against:
+                return None
+            if result.fatal:
+                failing.append(place)
             if result.fits and not tried.ruled_out:
-                where = where or node.metadata.name
-        return where
+                found = found or (place, node)
+        # What lets the pod go to one node lets it go to each node that keeps it off for no other reasons.
+        if found and any(set(one.against) <= set(found[0].against) for one in failing):
+            return None
+        return found
 
-    def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[TriedNodes, Node]]:
-        """Yield from each group of nodes the first node that can use a device of one of these claims."""
-        for tried, nodes in self._taking:
-            for node in nodes:
-                devices = self._nodes.devices_on(tried, node)
+    @cached_property
+    def _with_error(self) -> Sequence[tuple[Place, Node]]:
+        """One node of each place with an error that stops the pod if it can go there, also of those that the report is not about."""
+        anywhere = taking(self._nodes.stopping_anywhere)
+        others = (one for one in self._where if one.against and one.tried.result.fatal)
+        return [(place, place.nodes[0]) for place in (*anywhere, *others)]
+
+    def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[Place, Node]]:
+        """Yield from each place the first node that can use a device of one of these claims."""
+        for place in self._where:
+            for node in place.nodes:
+                devices = self._nodes.devices_on(place.tried, node)
                 if any(
                     claim in ended for one in devices for claim in self._fleet.claims_on(one.id)
                 ):
-                    yield tried, node
+                    yield place, node
                     break
 
     # Where a change can help.
 
     @cached_property
-    def _taking(self) -> Sequence[tuple[TriedNodes, Sequence[Node]]]:
-        """The nodes that take the pod, all nodes if none does: what changes on another node helps nobody."""
-        everything = [(tried, tried.group.nodes) for tried in self._nodes.tried]
-        taking = [
-            (tried, tried.by_pod_reasons[()][1])
-            for tried in self._nodes.tried
-            if tried.takes_the_pod
-        ]
-        return taking or everything
-
-    @cached_property
     def _all_take(self) -> bool:
-        return sum(len(nodes) for _, nodes in self._taking) == self._nodes.count
+        return sum(len(one.nodes) for one in self._where) == self._nodes.count
 
     @cached_property
     def _devices(self) -> Sequence[SliceDevice]:
@@ -293,9 +317,9 @@ class TriedChanges:
             return self._requests.devices
         found = (
             device
-            for tried, nodes in self._taking
-            for node in nodes
-            for device in self._nodes.devices_on(tried, node)
+            for place in self._where
+            for node in place.nodes
+            for device in self._nodes.devices_on(place.tried, node)
         )
         return list(dict.fromkeys(found))
 
@@ -308,16 +332,20 @@ class TriedChanges:
     def _places(self) -> Sequence[tuple[TriedNodes, Sequence[SliceDevice]]]:
         """The devices of a few nodes of each group: those where the least has to end. On equivalent nodes others have the devices."""
         found: list[tuple[TriedNodes, Sequence[SliceDevice]]] = []
-        for tried, nodes in self._taking:
-            there = [self._nodes.devices_on(tried, node) for node in nodes]
+        for place in self._where:
+            there = [self._nodes.devices_on(place.tried, node) for node in place.nodes]
             least = nsmallest(MOST_PLACES, there, key=self._cost_of_all)
-            found += ((tried, devices) for devices in least)
+            found += ((place.tried, devices) for devices in least)
         return found
 
     def _cost_of_all(self, devices: Sequence[SliceDevice]) -> int:
         fleet = self._fleet
         holders = {one.claim: one for device in devices for one in fleet.holders_of(device.id)}
         return sum([cost_of(fleet.holders.held_by(one)) for one in holders.values()])
+
+
+def _by_cost(kinds: Iterable[Kind]) -> list[Kind]:
+    return sorted(kinds, key=COSTS.__getitem__)
 
 
 def ending_words(holders: Sequence[HeldByClaim]) -> list[str]:

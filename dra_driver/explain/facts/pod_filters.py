@@ -49,6 +49,10 @@ class PodFilters:
         found = [*self._repelled(node), *self._not_wanted(node)]
         return tuple(found or self._too_small(node))
 
+    def all_reasons(self, node: Node) -> tuple[Verdict, ...]:
+        """Return the same, and what the scheduler would find after the first of these reasons were gone."""
+        return (*self._repelled(node), *self._not_wanted(node), *self._too_small(node))
+
     def _repelled(self, node: Node) -> Iterator[Verdict]:
         tolerations = self._pod.spec.tolerations or ()
         cordon = Taint(key=UNSCHEDULABLE, effect="NoSchedule")

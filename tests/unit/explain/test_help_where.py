@@ -95,7 +95,8 @@ def test_if_no_node_takes_the_pod_and_the_devices_fit_nothing_is_tried() -> None
 def test_if_no_node_takes_the_pod_every_node_counts() -> None:
     cluster = two_nodes(1, of("a", "gpu-0"), of("b", "gpu-0", OTHER))
     [change] = helps(asking(cluster, spec={"nodeSelector": {"zone": "c"}}))
-    assert change == ("end", "end claim ns/a, used by ns/p-a", HOME)
+    also = "let the pod's nodeSelector zone=c match the node"
+    assert change == ("edit", f"end claim ns/a, used by ns/p-a; {also}", HOME)
 
 
 def test_of_nodes_with_the_same_devices_that_one_is_named_on_which_less_has_to_end() -> None:
@@ -225,5 +226,94 @@ def test_no_claim_is_ended_while_an_error_on_another_node_stops_the_pod() -> Non
     report = asking(cluster, request(cel=cel))
     assert report.summary.startswith("the scheduler gives up on all nodes")
     guarded = f'has(device.attributes["{GPU}"].model) && '
-    told = f"request gpu of claim ns/mine: put {guarded}before {cel}; end claim ns/a, used by ns/p-a"
+    told = (
+        f"request gpu of claim ns/mine: put {guarded}before {cel}; end claim ns/a, used by ns/p-a"
+    )
     assert helps(report) == [("correct", told, HOME)]
+
+
+H100, MISTYPED = (f'device.attributes["{GPU}"].model == "{one}"' for one in ("H100", "H10O"))
+CORRECT = f"request gpu of claim ns/mine: write {H100} instead of {MISTYPED}"
+TAINT = {"key": "gpu", "value": "here", "effect": "NoSchedule"}
+TOLERATE = "tolerate the node's taint gpu=here:NoSchedule in the pod (spec.tolerations)"
+
+
+def only(**spec: Any) -> ClusterState:
+    """A cluster with one node, which has a device."""
+    cluster = state(resource_slice(devices(1)))
+    node = {"metadata": {"name": HOME}, "status": {"allocatable": {"pods": "9"}}, "spec": spec}
+    return msgspec.structs.replace(cluster, nodes=[msgspec.convert(node, Node)])
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "kind", "also"),
+    [
+        ({}, {}, "correct", ""),
+        ({"taints": [TAINT]}, {}, "tolerate", f"; {TOLERATE}"),
+        ({"unschedulable": True}, {}, "edit", "; uncordon the node"),
+        ({}, IN_B, "edit", "; let the pod's nodeSelector zone=b match the node"),
+        (
+            {"taints": [TAINT]},
+            IN_B,
+            "edit",
+            f"; {TOLERATE}; let the pod's nodeSelector zone=b match the node",
+        ),
+        (
+            {"taints": [TAINT]},
+            {"overhead": {"cpu": "2"}},
+            "edit",
+            f"; {TOLERATE}; make room on the node (cpu: 2 needed, 0 free)",
+        ),
+    ],
+)
+def test_a_change_names_what_else_keeps_the_pod_off_the_node(
+    node: dict[str, Any], pod: dict[str, Any], kind: str, also: str
+) -> None:
+    report = asking(only(**node), request(cel=MISTYPED), spec=pod)
+    assert helps(report)[0] == (kind, f"{CORRECT}{also}", HOME)
+
+
+def test_nobody_is_told_to_tolerate_the_fault_of_a_node() -> None:
+    faulty = {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}
+    assert helps(asking(only(**faulty), request(cel=MISTYPED), spec={})) == []
+
+
+def test_beside_a_node_without_devices_a_change_on_a_tainted_node_is_told() -> None:
+    """The node that takes the pod has nothing to propose."""
+    cluster = state(words.node(OTHER, taints=[TAINT]), resource_slice(devices(1), pool=OTHER))
+    report = asking(cluster, request(cel=MISTYPED), spec={})
+    assert helps(report)[0] == ("tolerate", f"{CORRECT}; {TOLERATE}", OTHER)
+    chosen = asking(cluster, request(cel=MISTYPED), spec={"nodeName": HOME})
+    assert helps(chosen) == []
+
+
+def test_a_change_on_a_tainted_node_is_told_before_one_that_costs_more() -> None:
+    other = device("gpu-0")
+    other["attributes"]["model"] = {"string": "A100"}
+    cluster = state(
+        words.node(OTHER, taints=[TAINT]),
+        resource_slice([other]),
+        resource_slice(devices(1), pool=OTHER),
+    )
+    report = asking(cluster, request(cel=MISTYPED), spec={})
+    assert [(kind, on) for kind, _, on in helps(report)] == [("tolerate", OTHER), ("edit", HOME)]
+
+
+def test_a_toleration_does_not_help_if_an_error_on_another_tainted_node_then_stops_the_pod() -> (
+    None
+):
+    """Both nodes have the taint. The change removes no error: it ends a claim."""
+    lacking = device("part-0")
+    lacking["attributes"] = {}
+    claimed = of("a", "gpu-0", OTHER)
+    fine = [words.node(OTHER, taints=[TAINT]), resource_slice(devices(1), pool=OTHER), claimed]
+    broken = [words.node(THIRD, taints=[TAINT]), resource_slice([lacking], pool=THIRD)]
+    told = f"end claim ns/a, used by ns/p-a; {TOLERATE}"
+    assert [what for _, what, _ in helps(asking(state(*fine), request(cel=H100), spec={}))] == [
+        told
+    ]
+    report = asking(state(*fine, *broken), request(cel=H100), spec={})
+    assert all(
+        what.startswith("request gpu of claim ns/mine: put has(") for _, what, _ in helps(report)
+    )
+    assert len(report.changes) == 1

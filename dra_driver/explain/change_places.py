@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where can a change help? On the nodes that take the pod; on others only together with what keeps the pod off them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from dra_driver.explain.costs import COSTS, Kind, costliest
+from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.nodes import NodesExplained, TriedNodes
+from dra_driver.explain.verdict import (
+    CouldNotTell,
+    NodeSelectorMismatch,
+    NodeTainted,
+    NodeUnschedulable,
+    Verdict,
+)
+from dra_driver.model.api.core import Node
+
+_OF_FAULTS = "node.kubernetes.io/"
+"""Kubernetes itself sets taints with this prefix: on a node that is not ready, or is short of something."""
+
+
+class Place(Struct, frozen=True, eq=False):
+    """Some of a group of equivalent nodes. `against` is all that keeps the pod off them, besides devices; () if they take the pod."""
+
+    tried: TriedNodes
+    nodes: Sequence[Node]
+    against: tuple[Verdict, ...] = ()
+
+    @property
+    def only_repels(self) -> bool:
+        """Whether nothing but taints keeps the pod off."""
+        return all(isinstance(one, NodeTainted) for one in self.against)
+
+    @property
+    def cost(self) -> int:
+        """What it costs to let the pod go there."""
+        if not self.against:
+            return 0
+        return COSTS["tolerate" if self.only_repels else "edit"] * len(self.against)
+
+    def kind(self, of_change: Kind) -> Kind:
+        """Return the kind of a change together with what lets the pod go there."""
+        if not self.against:
+            return of_change
+        return costliest((of_change, "tolerate" if self.only_repels else "edit"))
+
+    @property
+    def words(self) -> Iterator[str]:
+        """What the user has to do besides, so that the pod can go there."""
+        taints = [one.taint for one in self.against if isinstance(one, NodeTainted)]
+        if taints:
+            yield f"tolerate the node's taint {' and '.join(taints)} in the pod (spec.tolerations)"
+        for one in self.against:
+            if isinstance(one, NodeUnschedulable):
+                yield "uncordon the node"
+            elif isinstance(one, NodeSelectorMismatch):
+                yield f"let the pod's {one.part} match the node"
+            elif not isinstance(one, NodeTainted):
+                yield f"make room on the node ({one})"
+
+
+def taking(tried: Iterable[TriedNodes]) -> list[Place]:
+    """Return those of the nodes that take the pod."""
+    return [Place(one, one.by_pod_reasons[()][1]) for one in tried if one.takes_the_pod]
+
+
+def not_taking(facts: Facts, nodes: NodesExplained) -> list[Place]:
+    """Return the other nodes; if some node takes the pod, only those that just repel it: it does not choose other nodes itself."""
+    pod = facts.subject.pod
+    if pod is None:
+        return []
+    filters = facts.pod_filters(pod, facts.fleet.used)
+    some_take = any(tried.takes_the_pod for tried in nodes.tried)
+    found = (
+        Place(tried, [node], filters.all_reasons(node))
+        for tried in nodes.tried
+        for kinds, (_, there) in tried.by_pod_reasons.items()
+        for node in (there if kinds else ())
+    )
+    return [
+        one
+        for one in _together(found)
+        if not any(map(_stays, one.against)) and (one.only_repels or not some_take)
+    ]
+
+
+def _stays(reason: Verdict) -> bool:
+    """Whether nobody should remove the reason: it is not known, or the node has a fault, as its taint says."""
+    of_fault = isinstance(reason, NodeTainted) and reason.taint.startswith(_OF_FAULTS)
+    return of_fault or isinstance(reason, CouldNotTell)
+
+
+def _together(places: Iterable[Place]) -> Iterator[Place]:
+    """Put the nodes of one group together that keep the pod off for the same reasons."""
+    alike: dict[object, list[Place]] = {}
+    for one in places:
+        alike.setdefault((id(one.tried), one.against), []).append(one)
+    for some in alike.values():
+        first = some[0]
+        yield Place(first.tried, [node for one in some for node in one.nodes], first.against)
