@@ -9,9 +9,10 @@ In five steps. Each step uses only the results of the steps before it:
 5. the report.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
+import msgspec
 from msgspec import Struct
 
 from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
@@ -30,11 +31,13 @@ from dra_driver.explain.subject.subject import NewNode, Resolved
 from dra_driver.explain.summary import outcome_of, summary
 from dra_driver.explain.tried_changes import TriedChanges
 from dra_driver.explain.verdict import (
+    AdminAccessNotAllowed,
     ConstraintConflict,
     CouldNotTell,
     Fits,
     OtherCondition,
     SchedulingGated,
+    TooManyDevices,
     Verdict,
 )
 from dra_driver.model.api.core import OVER, Pod
@@ -88,12 +91,12 @@ class Explanation:
     def _pending(self) -> Report:
         nodes = self.nodes
         requests = RequestsExplained(self.facts, self._requests, nodes)
+        claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
         changes: tuple[Change, ...] = ()
         useless = ""
         if nodes.fatal or nodes.lack_devices:
             tried = TriedChanges(self.facts, nodes, requests, self._limits.added)
-            changes, useless = tried.changes(), tried.no_help()
-        claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
+            changes, useless = tuple(_allowed(tried.changes(), claims)), tried.no_help()
         verdicts = tuple(self._verdicts())
         outcome = outcome_of(claims, nodes, verdicts, allocating=bool(self.facts.claims))
         if outcome == "devices fit":
@@ -167,6 +170,20 @@ class Explanation:
             one for group in groups for one in group.devices if isinstance(one, ConstraintConflict)
         )
         return tuple(found)[:1]
+
+
+def _allowed(changes: Iterable[Change], claims: Iterable[ClaimFacts]) -> Iterator[Change]:
+    """Yield the changes with what the API server needs besides; none if the pod could not use one of the claims after them."""
+    problems = [one for claim in claims for one in claim.problems]
+    others = [one for one in problems if not isinstance(one, CouldNotTell | TooManyDevices)]
+    unlabeled = [one.namespace for one in others if isinstance(one, AdminAccessNotAllowed)]
+    if len(unlabeled) < len(others):
+        return
+    also = "".join(
+        f'; label namespace {name} with resource.kubernetes.io/admin-access: "true"'
+        for name in dict.fromkeys(unlabeled)
+    )
+    yield from (msgspec.structs.replace(one, what=f"{one.what}{also}") for one in changes)
 
 
 def _why_over(pod: Pod) -> str:

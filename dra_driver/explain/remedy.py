@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from dra_driver.explain import verdict
+from dra_driver.explain.verdicts.claim import NOT_MADE_YET
 
 
 class Row(Struct, frozen=True):
@@ -215,15 +216,27 @@ def fix(reason: verdict.Verdict) -> str:
     match reason:
         case verdict.OtherCondition(condition=condition) if condition == POD_OVER:
             return "create the pod anew; a Deployment or a Job does that by itself"
+        case verdict.ClassMissing() | verdict.ClaimMissing():
+            return _of_missing(reason)
+        case verdict.Tainted(rule="") if reason.is_broken:
+            return "repair what the taint says, or add nodes; a pod on this device would fail"
+        case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
+            return _CAUSES[cause]
+    return ROWS[type(reason)].fix
+
+
+def _of_missing(reason: verdict.ClassMissing | verdict.ClaimMissing) -> str:
+    match reason:
         case verdict.ClassMissing(resource=resource) if resource:
             return (
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
                 "(`kubectl get deviceclasses`), or install a device plugin that offers it"
             )
-        case verdict.Tainted(rule="") if reason.is_broken:
-            return "repair what the taint says, or add nodes; a pod on this device would fail"
-        case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
-            return _CAUSES[cause]
+        case verdict.ClaimMissing(detail=detail) if detail == NOT_MADE_YET:
+            return (
+                "wait a moment; if the claim is still not made, `kubectl describe pod` shows in the pod's events why not, or the "
+                "controller (kube-controller-manager) does not run"
+            )
     return ROWS[type(reason)].fix
 
 

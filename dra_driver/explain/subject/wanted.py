@@ -12,6 +12,7 @@ from dra_driver.explain.names import full_name
 from dra_driver.explain.subject.lookup import find
 from dra_driver.explain.subject.subject import Resolved, ResolvedPod, WantedClaim
 from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, TemplateMissing
+from dra_driver.explain.verdicts.claim import NOT_MADE_YET
 from dra_driver.model.api.core import Pod, PodResourceClaim
 from dra_driver.model.api.defaults import pod_with_defaults, with_defaults
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
@@ -78,13 +79,12 @@ def _from_template(
     template = find(state.resource_claim_templates, pod.metadata.namespace, name)
     if template is not None:
         claim = _made_from(template, pod, entry.name)
-        late = "was not made from its template yet: look at the events of the pod"
         return WantedClaim(
             full_name(claim.metadata),
             claim,
             f"template {full}",
             for_this_pod=True,
-            not_made_yet=ClaimMissing(f"{full} ({entry.name})", late) if live else None,
+            not_made_yet=ClaimMissing(f"{full} ({entry.name})", NOT_MADE_YET) if live else None,
         )
     gap = state.unread("resourceclaimtemplates", full)
     problem = CouldNotTell(gap.reason, str(gap)) if gap else TemplateMissing(full)

@@ -5,6 +5,8 @@ from abc import abstractmethod
 
 from dra_driver.explain.verdicts.base import Case
 
+NOT_MADE_YET = "was not made from its template yet: look at the events of the pod"
+
 
 class OfClaim(Case, frozen=True):
     """A verdict whose text is a sentence about the claim. `predicate` is this sentence without the words "claim NAME"."""

@@ -8,10 +8,11 @@ import pytest
 
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.remedy import fix
-from dra_driver.explain.report import ManifestSubject, NewNode, PodSubject, explain
+from dra_driver.explain.report import ClaimSubject, ManifestSubject, NewNode, PodSubject, explain
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.policy import PodDisruptionBudget
+from dra_driver.model.api.resource_claim import ResourceClaimTemplate
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
@@ -317,3 +318,39 @@ def test_a_toleration_does_not_help_if_an_error_on_another_tainted_node_then_sto
         what.startswith("request gpu of claim ns/mine: put has(") for _, what, _ in helps(report)
     )
     assert len(report.changes) == 1
+
+
+def test_a_change_of_a_claim_that_the_api_server_refuses_says_what_it_needs_besides() -> None:
+    taken = state(
+        resource_slice(devices(2)), of("a", "gpu-0"), namespaces=[{"metadata": {"name": "ns"}}]
+    )
+    report = asking(taken, request(count=3, adminAccess=True))
+    label = 'label namespace ns with resource.kubernetes.io/admin-access: "true"'
+    fewer = "request gpu of claim ns/mine: ask for 2 instead of 3"
+    assert helps(report) == [("ask for less", f"{fewer}; {label}", HOME)]
+    labels = {"resource.kubernetes.io/admin-access": "true"}
+    allowed = state(
+        resource_slice(devices(2)), namespaces=[{"metadata": {"name": "ns", "labels": labels}}]
+    )
+    report = asking(allowed, request(count=3, adminAccess=True))
+    assert helps(report) == [("ask for less", fewer, HOME)]
+
+
+def test_no_change_helps_a_claim_that_is_being_deleted() -> None:
+    mine = words.claim(request(count=2))
+    mine["metadata"] |= {"namespace": "ns", **GONE}
+    there = state(resource_slice(devices(1)), mine)
+    report = explain(there, ClaimSubject("ns", words.MINE))
+    assert (report.exit_code, report.changes) == (1, ())
+
+
+def test_a_claim_that_is_not_made_from_its_template_yet_is_waited_for() -> None:
+    spec = words.pod(of={"resourceClaimTemplateName": words.MINE})["spec"]
+    template = msgspec.convert(words.template(), ResourceClaimTemplate)
+    template = msgspec.structs.replace(
+        template, metadata=ObjectMeta(name=words.MINE, namespace="ns")
+    )
+    cluster = pods(state(resource_slice(devices(1))), p={"spec": spec})
+    cluster = msgspec.structs.replace(cluster, resource_claim_templates=(template,))
+    (late,) = explain(cluster, PodSubject("ns", "p")).claims[0].verdicts
+    assert fix(late).startswith("wait a moment; ")
