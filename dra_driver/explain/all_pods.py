@@ -5,13 +5,16 @@ The pods get their devices one after the other, as from the scheduler. If a pod 
 first in the next round. In most cases one of the rounds succeeds. If none does, the report is about the round in which most pods fit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.explain.ended_for_all import end_for_all
 from dra_driver.explain.explanation import Explanation, Limits
+from dra_driver.explain.facts.holders import Holders
+from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import Change, PodCount, Report
 from dra_driver.explain.replicas import Placed, Replicas, daemon_nodes, place_pods, served
 from dra_driver.explain.subject.subject import ResolvedPod
@@ -73,7 +76,8 @@ def explain_together(
         # next round.
         order.remove(found.left.subject)
         order.insert(0, found.left.subject)
-    return _some(*max(rounds, key=lambda one: one[0].fit), len(subjects))
+    best, left = max(rounds, key=lambda one: one[0].fit)
+    return _some(best, left, subjects, tuple(_changes(best, left, order, limits)))
 
 
 def one_of(report: Report, place: int, count: int) -> Report:
@@ -103,10 +107,12 @@ def _all(report: Report, found: _Round, subjects: int) -> Report:
     return _counted(_with_words(report, f"all {found.wanted:,} pods fit"), found)
 
 
-def _some(found: _Round, left_out: _Left, subjects: int) -> Report:
+def _some(
+    found: _Round, left_out: _Left, subjects: Sequence[ResolvedPod], changes: tuple[Change, ...]
+) -> Report:
     left, report = left_out.subject, left_out.report
     place = _ordinal(left_out.place)
-    if subjects == 1:
+    if len(subjects) == 1:
         words = f"{found.fit:,} of {found.wanted:,} pods fit; {place}"
     else:
         which = f"{place} of {left.title}" if left.workload else left.title
@@ -115,15 +121,50 @@ def _some(found: _Round, left_out: _Left, subjects: int) -> Report:
         words = (
             f"{found.fit:,} of {found.wanted:,} pods fit; that on node {report.nodes[0].nodes[0]}"
         )
-    # The report's changes were tried for this pod alone, not together with the other pods. One more node takes nothing from them.
-    changes = tuple(
-        msgspec.structs.replace(one, what=f"{one.what}: at least {found.fit + 1:,} pods fit then")
-        for one in report.changes
-        if one.kind == "add node"
-    )
-    if subjects == 1 and left.workload and not left.workload.per_node and found.fit:
-        changes += (Change(what=f"{left.title}: {found.fit:,} pods instead of {found.wanted:,}"),)
     return _counted(_with_words(msgspec.structs.replace(report, changes=changes), words), found)
+
+
+def _changes(
+    found: _Round, left: _Left, order: Sequence[ResolvedPod], limits: Limits
+) -> Iterator[Change]:
+    """Yield what helps all pods; and what helps the one pod for which it was tried, with how many pods fit then at least."""
+    if found.wanted == 1:
+        yield from left.report.changes
+        return
+    ended = _ended(left, order, limits)
+    if ended is not None:
+        all_fit = f"{ended.what}: all {found.wanted:,} pods fit then"
+        yield msgspec.structs.replace(ended, what=all_fit)
+    # What a template says is the same for all pods of a workload. So such a change was tried for all that matters if none of them has
+    # devices yet. One more node takes nothing from the other pods.
+    of_first = len(order) == 1 and left.place == 1
+    more = f"at least {_pods(found.fit + 1)} then"
+    for one in left.report.changes:
+        if one.kind == "add node" or (of_first and not one.ends):
+            yield msgspec.structs.replace(one, what=f"{one.what}: {more}", on="")
+    workload = left.subject.workload
+    if len(order) == 1 and workload and not workload.per_node and found.fit:
+        count = "1 pod" if found.fit == 1 else f"{found.fit:,} pods"
+        yield Change(what=f"{left.subject.title}: {count} instead of {found.wanted:,}")
+
+
+def _ended(left: _Left, order: Sequence[ResolvedPod], limits: Limits) -> Change | None:
+    """Return which claims have to end so that all pods fit, if that helps."""
+    state = order[0].state
+    trial = replace(limits, changes=False)
+
+    def all_fit(ended: Collection[str]) -> bool:
+        kept = [one for one in state.resource_claims if full_name(one.metadata) not in ended]
+        without = msgspec.structs.replace(state, resource_claims=kept)
+        return _serve([replace(one, state=without) for one in order], trial).left is None
+
+    wanted = {claim.name for one in order for claim in one.wanted}
+    known = {full_name(one.metadata) for one in state.resource_claims} - wanted
+    return end_for_all(left.report, Holders(state), known, all_fit)
+
+
+def _pods(count: int) -> str:
+    return "1 pod fits" if count == 1 else f"{count:,} pods fit"
 
 
 def _ordinal(place: int) -> str:

@@ -47,12 +47,13 @@ from dra_driver.model.exit_codes import DONE
 class Limits(Struct, frozen=True):
     """The `node` that the report is about, "" for all nodes; `stop` returns True when no caller waits for the report any more.
 
-    `added` is a node that the cluster does not have, and whose help is tried.
+    `added` is a node that the cluster does not have, and whose help is tried. `changes`: whether changes that help are searched.
     """
 
     node: str
     stop: Callable[[], bool]
     added: NewNode | None = None
+    changes: bool = True
 
 
 class Explanation:
@@ -94,7 +95,7 @@ class Explanation:
         claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
         changes: tuple[Change, ...] = ()
         useless = ""
-        if nodes.fatal or nodes.lack_devices:
+        if self._limits.changes and (nodes.fatal or nodes.lack_devices):
             tried = TriedChanges(self.facts, nodes, requests, self._limits.added)
             changes, useless = tuple(_allowed(tried.changes(), claims)), tried.no_help()
         verdicts = tuple(self._verdicts())
