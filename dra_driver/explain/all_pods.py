@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.explain.change_places import Place, not_taking
 from dra_driver.explain.ended_for_all import end_for_all
 from dra_driver.explain.explanation import Explanation, Limits
 from dra_driver.explain.facts.holders import Holders
-from dra_driver.explain.names import full_name
+from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.outcome import Change, PodCount, Report
 from dra_driver.explain.replicas import Placed, Replicas, daemon_nodes, place_pods, served
 from dra_driver.explain.subject.subject import ResolvedPod
@@ -29,6 +30,14 @@ _ORDINALS = (
 )
 
 
+class _PerNode(Struct, frozen=True):
+    """The nodes of a DaemonSet: where its pods get devices, where not, and where they would if they tolerated the nodes' taints."""
+
+    served: tuple[str, ...]
+    lacking: tuple[str, ...]
+    repelling: tuple[Place, ...]
+
+
 class _Left(Struct, frozen=True):
     """The first subject that did not get devices for all its pods.
 
@@ -38,6 +47,7 @@ class _Left(Struct, frozen=True):
     subject: ResolvedPod
     report: Report
     place: int
+    per_node: _PerNode | None = None
 
 
 class _Round(Struct, frozen=True):
@@ -55,6 +65,7 @@ class _Served(Struct, frozen=True):
     fit: int
     wanted: int
     report: Report | None = None
+    per_node: _PerNode | None = None
 
 
 def explain_together(
@@ -111,16 +122,13 @@ def _some(
     found: _Round, left_out: _Left, subjects: Sequence[ResolvedPod], changes: tuple[Change, ...]
 ) -> Report:
     left, report = left_out.subject, left_out.report
-    place = _ordinal(left_out.place)
+    nodes = left_out.per_node
+    place = _those_on(nodes.lacking) if nodes else _ordinal(left_out.place)
     if len(subjects) == 1:
         words = f"{found.fit:,} of {found.wanted:,} pods fit; {place}"
     else:
         which = f"{place} of {left.title}" if left.workload else left.title
         words = f"{found.fit:,} of {found.wanted:,} pods of the file fit, in every order that was tried; {which}"
-    if report.nodes and left.workload and left.workload.per_node and len(report.nodes) == 1:
-        words = (
-            f"{found.fit:,} of {found.wanted:,} pods fit; that on node {report.nodes[0].nodes[0]}"
-        )
     return _counted(_with_words(msgspec.structs.replace(report, changes=changes), words), found)
 
 
@@ -130,7 +138,17 @@ def _changes(
     """Yield what helps all pods; and what helps the one pod for which it was tried, with how many pods fit then at least."""
     if found.wanted == 1:
         yield from left.report.changes
-        return
+    else:
+        yield from _of_several(found, left, order, limits)
+    if len(order) == 1 and left.subject.workload and (found.fit or left.per_node):
+        fewer = _fewer(found, left.per_node)
+        if fewer:
+            yield Change(what=f"{left.subject.title}: {fewer}")
+
+
+def _of_several(
+    found: _Round, left: _Left, order: Sequence[ResolvedPod], limits: Limits
+) -> Iterator[Change]:
     ended = _ended(left, order, limits)
     if ended is not None:
         all_fit = f"{ended.what}: all {found.wanted:,} pods fit then"
@@ -142,10 +160,21 @@ def _changes(
     for one in left.report.changes:
         if one.kind == "add node" or (of_first and not one.ends):
             yield msgspec.structs.replace(one, what=f"{one.what}: {more}", on="")
-    workload = left.subject.workload
-    if len(order) == 1 and workload and not workload.per_node and found.fit:
-        count = "1 pod" if found.fit == 1 else f"{found.fit:,} pods"
-        yield Change(what=f"{left.subject.title}: {count} instead of {found.wanted:,}")
+
+
+def _fewer(found: _Round, per_node: _PerNode | None) -> str:
+    """Return how the workload gets as many pods as fit; "" if none fits. A DaemonSet has to choose the nodes."""
+    count = "1 pod" if found.fit == 1 else f"{found.fit:,} pods"
+    if per_node is None:
+        return f"{count} instead of {found.wanted:,}"
+    where = [first_names(per_node.served)] if per_node.served else []
+    for place in per_node.repelling:
+        names = first_names([one.metadata.name for one in place.nodes])
+        where.append(f"{names} if it tolerates {' and '.join(place.taints)} (spec.tolerations)")
+    if not where:
+        return ""
+    only = f"let it choose only nodes where the devices fit, by nodeSelector or affinity ({', and '.join(where)})"
+    return f"{only}: {count} instead of {found.wanted:,}" if per_node.served else only
 
 
 def _ended(left: _Left, order: Sequence[ResolvedPod], limits: Limits) -> Change | None:
@@ -165,6 +194,12 @@ def _ended(left: _Left, order: Sequence[ResolvedPod], limits: Limits) -> Change 
 
 def _pods(count: int) -> str:
     return "1 pod fits" if count == 1 else f"{count:,} pods fit"
+
+
+def _those_on(nodes: Sequence[str]) -> str:
+    return (
+        f"that on node {nodes[0]}" if len(nodes) == 1 else f"those on {first_names(nodes, 'nodes')}"
+    )
 
 
 def _ordinal(place: int) -> str:
@@ -189,7 +224,7 @@ def _serve(order: Sequence[ResolvedPod], limits: Limits) -> _Round:
         found = (_serve_daemons if per_node else _serve_count)(one, state, limits)
         state, fit, wanted = found.state, fit + found.fit, wanted + found.wanted
         if found.report is not None and left is None:
-            left = _Left(one, found.report, found.fit + 1)
+            left = _Left(one, found.report, found.fit + 1, found.per_node)
     return _Round(fit, wanted, left)
 
 
@@ -225,15 +260,26 @@ def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Se
             replicas = Replicas(one.pod, placed + 1, len(left))
             batch = place_pods(explanation.facts, explanation.nodes, replicas, left)
         if not batch:
-            there = replace(limits, node=left[0])
+            there = replace(limits, node="", among=tuple(left))
             lacking = Explanation(after(one, state, placed + 1), there).report
-            return _Served(state, placed, len(due), _unless_served(lacking))
+            per_node = _PerNode(
+                tuple(name for name in due if name not in left),
+                tuple(left),
+                tuple(_repelling(explanation)),
+            )
+            return _Served(state, placed, len(due), _unless_served(lacking), per_node)
         state = served(state, batch)
         placed += len(batch)
         taken = {each.pod.spec.node_name for each in batch}
         left = [name for name in left if name not in taken]
         explanation = Explanation(after(one, state, placed + 1), limits)
     return _Served(state, placed, len(due))
+
+
+def _repelling(explanation: Explanation) -> Iterator[Place]:
+    """Yield the nodes with devices for the pod that only their taints keep it off."""
+    places = not_taking(explanation.facts, explanation.nodes)
+    return (one for one in places if one.only_repels and one.tried.fits)
 
 
 def _unless_served(report: Report) -> Report:

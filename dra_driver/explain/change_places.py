@@ -47,11 +47,15 @@ class Place(Struct, frozen=True, eq=False):
         return costliest((of_change, "tolerate" if self.only_repels else "edit"))
 
     @property
+    def taints(self) -> list[str]:
+        """The taints that keep the pod off."""
+        return [one.taint for one in self.against if isinstance(one, NodeTainted)]
+
+    @property
     def words(self) -> Iterator[str]:
         """What the user has to do besides, so that the pod can go there."""
-        taints = [one.taint for one in self.against if isinstance(one, NodeTainted)]
-        if taints:
-            yield f"tolerate the node's taint {' and '.join(taints)} in the pod (spec.tolerations)"
+        if self.taints:
+            yield f"tolerate the node's taint {' and '.join(self.taints)} in the pod (spec.tolerations)"
         for one in self.against:
             if isinstance(one, NodeUnschedulable):
                 yield "uncordon the node"

@@ -47,13 +47,14 @@ from dra_driver.model.exit_codes import DONE
 class Limits(Struct, frozen=True):
     """The `node` that the report is about, "" for all nodes; `stop` returns True when no caller waits for the report any more.
 
-    `added` is a node that the cluster does not have, and whose help is tried. `changes`: whether changes that help are searched.
+    `among` are several such nodes. `added` is a node that the cluster does not have, and whose help is tried. `changes`: whether changes that help are searched.
     """
 
     node: str
     stop: Callable[[], bool]
     added: NewNode | None = None
     changes: bool = True
+    among: tuple[str, ...] = ()
 
 
 class Explanation:
@@ -68,6 +69,8 @@ class Explanation:
         self._limits = limits
         state = subject.state
         only = [node_named(state, limits.node)] if limits.node else None
+        if limits.among:
+            only = [one for one in state.nodes if one.metadata.name in limits.among]
         if fleet is None or fleet.state is not state:
             fleet = Fleet(state)
         self.facts = Facts(subject, fleet, only, limits.stop)

@@ -35,9 +35,12 @@ class _Blamed(Struct, frozen=True):
 
 
 def never_matches(
-    explained: RequestExplained, devices: Sequence[SliceDevice], miss: Miss
+    explained: RequestExplained,
+    devices: Sequence[SliceDevice],
+    miss: Miss,
+    nodes: tuple[str, ...] = (),
 ) -> Iterator[Verdict]:
-    """Yield why no device on any node passes the selectors; `miss` is the nearest device."""
+    """Yield why no device passes the selectors; `miss` is the nearest device. `nodes`: only the devices of these nodes are asked about."""
     answers, fleet = explained.answers, explained.fleet
     driver = _absent_driver(fleet, answers)
     if driver:
@@ -62,6 +65,7 @@ def never_matches(
         next((hint for _, hint in found if hint), ""),
         tuple(one.false.part for one in others),
         tuple(sorted({one.id.driver for one in ours})) if len(ours) < len(devices) else (),
+        nodes,
     )
 
 

@@ -216,8 +216,8 @@ def fix(reason: verdict.Verdict) -> str:
     match reason:
         case verdict.OtherCondition(condition=condition) if condition == POD_OVER:
             return "create the pod anew; a Deployment or a Job does that by itself"
-        case verdict.ClassMissing() | verdict.ClaimMissing():
-            return _of_missing(reason)
+        case verdict.ClassMissing() | verdict.ClaimMissing() | verdict.SelectorNeverMatches():
+            return _by_fields(reason)
         case verdict.Tainted(rule="") if reason.is_broken:
             return "repair what the taint says, or add nodes; a pod on this device would fail"
         case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
@@ -225,8 +225,15 @@ def fix(reason: verdict.Verdict) -> str:
     return ROWS[type(reason)].fix
 
 
-def _of_missing(reason: verdict.ClassMissing | verdict.ClaimMissing) -> str:
+def _by_fields(
+    reason: verdict.ClassMissing | verdict.ClaimMissing | verdict.SelectorNeverMatches,
+) -> str:
     match reason:
+        case verdict.SelectorNeverMatches(nodes=(_, *_)):
+            return (
+                "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "
+                "the selector with what these nodes publish"
+            )
         case verdict.ClassMissing(resource=resource) if resource:
             return (
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "

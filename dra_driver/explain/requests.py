@@ -43,6 +43,7 @@ class RequestsExplained:
         self.requests = requests
         self._nodes = nodes
         limited = len(facts.nodes.nodes) < len(facts.fleet.state.nodes)
+        self._only = tuple(facts.nodes.nodes) if limited else ()
         every = facts.fleet.all_devices
         self.devices = (
             [one for one in every if facts.nodes.of(one) != frozenset()] if limited else every
@@ -117,7 +118,7 @@ class RequestsExplained:
         if error is not None:
             yield error
         elif all_false and (miss := self.miss(explained)) is not None:
-            yield from never_matches(explained, self.devices, miss)
+            yield from never_matches(explained, self.devices, miss, self._only)
         else:
             yield from self._too_few(explained, groups)
 

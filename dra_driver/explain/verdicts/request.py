@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why can a request get no devices at all?"""
 
+from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.base import Case
 
 
 class SelectorNeverMatches(Case, frozen=True):
-    """The condition `part` is false for every device of the cluster, in use or not.
+    """The condition `part` is false for every device of the cluster, in use or not; with `nodes`, for every device of these nodes.
 
     With `others`: some devices meet `part`, but no device meets `part` and all of `others`. With `drivers`: only devices of these
     drivers were checked, because the selectors ask for them; there are devices of other drivers too.
@@ -18,10 +19,13 @@ class SelectorNeverMatches(Case, frozen=True):
     hint: str = ""
     others: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         who = f"no device of {', '.join(self.drivers)}" if self.drivers else "no device"
-        what = f"{who} can ever match {self.part}"
+        if self.nodes:
+            who += f" on {'node' if len(self.nodes) == 1 else 'nodes'} {first_names(self.nodes)}"
+        what = f"{who} {'matches' if self.nodes else 'can ever match'} {self.part}"
         if self.others:
             what = f"{who} meets all of {', '.join((self.part, *self.others))}"
         return f"{what}: {self.found}" + (f" ({self.hint})" if self.hint else "")

@@ -2,12 +2,14 @@
 """What helps all pods of a workload or a file: which claims have to end, and what is told of a change tried for one pod."""
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
 from dra_driver.explain.ended_for_all import MOST_ENDED, end_for_all
 from dra_driver.explain.facts.holders import Holders
 from dra_driver.explain.outcome import ClaimReport, DeviceGroup, Report, RequestReport
+from dra_driver.explain.remedy import fix
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CountersUsedUp,
@@ -15,10 +17,11 @@ from dra_driver.explain.verdict import (
     Tainted,
     Verdict,
 )
+from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
-from tests.e2e.fleet import GPU, devices, request, resource_slice
+from tests.e2e.fleet import GPU, device, devices, request, resource_slice
 from tests.unit.explain.clusters import holder, state
-from tests.unit.explain.test_help_where import GONE, of, pods
+from tests.unit.explain.test_help_where import GONE, OTHER, TAINT, THIRD, of, pods
 from tests.unit.explain.test_replicas import answer, workload
 
 FOUR = resource_slice(devices(4))
@@ -78,6 +81,59 @@ def test_a_change_that_was_tried_for_the_first_pod_says_no_more(count: int) -> N
     assert told[0].endswith(
         'instead of device.attributes["gpu.example.com"].model == "H10O": at least 1 pod fits then'
     )
+
+
+PART = device("part-0", attributes={"model": {"string": "part"}})
+WHOLE = words.template(request(cel=f'device.attributes["{GPU}"].model == "H100"'), name="whole")
+DAEMON = workload("DaemonSet", pod=words.pod(of={"resourceClaimTemplateName": "whole"}))
+
+
+def fleet(*more: Any) -> ClusterState:
+    """One node with a GPU, one with a part of one, and one without."""
+    others = [words.node(OTHER), words.node(THIRD), resource_slice([PART], pool=OTHER)]
+    return state(resource_slice(devices(1)), *others, *more)
+
+
+def test_of_a_daemon_set_all_nodes_without_devices_are_told_with_their_reasons() -> None:
+    report = answer(fleet(), WHOLE, DAEMON)
+    assert report.summary.startswith(f"1 of 3 pods fit; those on {OTHER}, {THIRD}: ")
+    assert {one.nodes for one in report.nodes} == {(OTHER,), (THIRD,)}
+    (told,) = report.claims[0].requests[0].verdicts
+    where = f"no device on nodes {OTHER}, {THIRD} matches "
+    assert str(told).startswith(where)
+    assert fix(told).startswith("other nodes may have such devices")
+    by = "let it choose only nodes where the devices fit, by nodeSelector or affinity"
+    assert helps(report) == [
+        ("", f"daemonset ns/train: {by} ({words.HOME}): 1 pod instead of 3", "")
+    ]
+
+
+def test_a_daemon_set_is_told_which_taints_of_nodes_with_devices_it_does_not_tolerate() -> None:
+    repels = words.node("n4", taints=[TAINT])
+    report = answer(fleet(repels, resource_slice(devices(1), pool="n4")), WHOLE, DAEMON)
+    also = "n4 if it tolerates gpu=here:NoSchedule (spec.tolerations)"
+    assert f"({words.HOME}, and {also}): 1 pod instead of 3" in helps(report)[0][1]
+    only = state(repels, resource_slice(devices(1), pool="n4"))
+    assert helps(answer(only, WHOLE, DAEMON))[0][1].endswith(f"nodeSelector or affinity ({also})")
+
+
+def test_a_daemon_set_without_any_node_is_not_told_to_choose_one() -> None:
+    report = answer(state(resource_slice([PART])), WHOLE, DAEMON)
+    assert report.summary.startswith(f"0 of 1 pods fit; that on node {words.HOME}: ")
+    assert all("choose" not in one.what for one in report.changes)
+
+
+def test_a_claim_is_ended_for_all_pods_of_a_daemon_set() -> None:
+    more = [words.node(OTHER), resource_slice(devices(1), pool=OTHER), of("a", "gpu-0", OTHER)]
+    report = answer(state(resource_slice(devices(1)), *more), WHOLE, DAEMON)
+    assert helps(report)[0][1] == "end claim ns/a, used by ns/p-a: all 2 pods fit then"
+
+
+def test_of_a_daemon_set_among_other_pods_the_nodes_are_told_too() -> None:
+    report = answer(fleet(), WHOLE, DAEMON, *words.user("x"))
+    those = f"those on {OTHER}, {THIRD} of daemonset ns/train"
+    order = "of the file fit, in every order that was tried"
+    assert report.summary.startswith(f"2 of 4 pods {order}; {those}: ")
 
 
 def in_the_way(*reasons: Verdict) -> Report:

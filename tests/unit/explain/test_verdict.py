@@ -67,6 +67,14 @@ WORDS = [
         "no device meets all of p, q: f (h)",
     ),
     (
+        verdict.SelectorNeverMatches("request", 0, "p", "f", drivers=("d",), nodes=("n",)),
+        "no device of d on node n matches p: f",
+    ),
+    (
+        verdict.SelectorNeverMatches("request", 0, "p", "f", nodes=("n", "m")),
+        "no device on nodes n, m matches p: f",
+    ),
+    (
         verdict.SelectorNeverMatches("request", 0, "p", "f", drivers=("d", "e")),
         "no device of d, e can ever match p: f",
     ),
