@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dra_driver.cel.reasons.paths import DevicePath, children, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import presence
-from dra_driver.cel.reasons.similar import likely, question
+from dra_driver.cel.reasons.similar import likely, question, same_but_for_looks
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
@@ -257,12 +257,14 @@ class ConditionExplainer:
         )
 
     def _extended(self, item: Expr, container: Expr, path: DevicePath) -> str:
-        """Return the `in` condition with the device's value added to the list, or ""."""
+        """Return the `in` condition with the device's value in the list, or "": in the place of a mistyped one, else added."""
         published = _bare(value_at(path, self._driver, self._device)) if self._relax else None
         if published is None or not isinstance(container, ListLiteral):
             return ""
-        added = replace(container, elements=(*container.elements, Constant(0, published)))
-        return unparse(self._texts.parsed, Call(0, "@in", (item, added)))
+        value = Constant(0, published)
+        elements = [value if _only_looks(one, published) else one for one in container.elements]
+        listed = replace(container, elements=tuple(dict.fromkeys([*elements, value])))
+        return unparse(self._texts.parsed, Call(0, "@in", (item, listed)))
 
     def _negation(self, part: Expr) -> FalseCondition | None:
         match part:
@@ -350,6 +352,13 @@ def shown(published: object) -> str:
         listed = listed or published.version_values or []
         return f"[{', '.join(literal(value) for value in listed)}]"
     return ""
+
+
+def _only_looks(element: Expr, published: object) -> bool:
+    """Whether an element of a list is a text that only looks like the published one, and so is mistyped."""
+    if not isinstance(element, Constant) or not isinstance(element.value, str):
+        return False
+    return isinstance(published, str) and bool(same_but_for_looks(element.value, [published]))
 
 
 def _bare(published: object) -> bool | int | str | None:
