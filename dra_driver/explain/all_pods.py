@@ -12,18 +12,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dra_driver.explain.change_places import Place, not_taking
-from dra_driver.explain.ended_for_all import end_for_all
+from dra_driver.explain.ended_for_all import MOST_ENDED, AllFit, end_for_all
 from dra_driver.explain.explanation import Explanation, Limits
 from dra_driver.explain.facts.holders import Holders
 from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.outcome import Change, PodCount, Report
-from dra_driver.explain.replicas import Placed, Replicas, daemon_nodes, place_pods, served
+from dra_driver.explain.replicas import (
+    Placed,
+    Replicas,
+    daemon_nodes,
+    place_pods,
+    place_without,
+    served,
+    shares_a_claim,
+)
 from dra_driver.explain.subject.subject import ResolvedPod
 from dra_driver.explain.subject.wanted import after
+from dra_driver.model.api.core import Node
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
 
 MOST_ROUNDS = 4
+MOST_SERVED_AGAIN = 3
+"""If all pods have to be served again for each trial, no more claims than this are ended: that takes long in a large cluster."""
 _ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
     "tenth",
@@ -48,6 +59,7 @@ class _Left(Struct, frozen=True):
     report: Report
     place: int
     per_node: _PerNode | None = None
+    explanation: Explanation | None = None
 
 
 class _Round(Struct, frozen=True):
@@ -66,6 +78,7 @@ class _Served(Struct, frozen=True):
     wanted: int
     report: Report | None = None
     per_node: _PerNode | None = None
+    explanation: Explanation | None = None
 
 
 def explain_together(
@@ -149,7 +162,7 @@ def _changes(
 def _of_several(
     found: _Round, left: _Left, order: Sequence[ResolvedPod], limits: Limits
 ) -> Iterator[Change]:
-    ended = _ended(left, order, limits)
+    ended = _ended(found, left, order, limits)
     if ended is not None:
         all_fit = f"{ended.what}: all {found.wanted:,} pods fit then"
         yield msgspec.structs.replace(ended, what=all_fit)
@@ -177,8 +190,45 @@ def _fewer(found: _Round, per_node: _PerNode | None) -> str:
     return f"{only}: {count} instead of {found.wanted:,}" if per_node.served else only
 
 
-def _ended(left: _Left, order: Sequence[ResolvedPod], limits: Limits) -> Change | None:
+def _ended(
+    found: _Round, left: _Left, order: Sequence[ResolvedPod], limits: Limits
+) -> Change | None:
     """Return which claims have to end so that all pods fit, if that helps."""
+    state, explanation = order[0].state, left.explanation
+    wanted = {claim.name for one in order for claim in one.wanted}
+    known = {full_name(one.metadata) for one in state.resource_claims} - wanted
+    if len(order) == 1 and explanation is not None and not shares_a_claim(explanation.facts):
+        rest = Replicas(left.subject.pod, left.place, found.wanted - found.fit)
+        all_fit, most = _place_rest(explanation, rest, left.per_node), MOST_ENDED
+    else:
+        all_fit, most = _serve_again(order, limits), MOST_SERVED_AGAIN
+    return end_for_all(left.report, Holders(state), known, all_fit, most)
+
+
+def _place_rest(explanation: Explanation, rest: Replicas, per_node: _PerNode | None) -> AllFit:
+    """Return the trial that places the pods without devices beside the others, on the nodes of the claims that end."""
+    facts, nodes = explanation.facts, explanation.nodes
+    users: dict[str, list[Node]] = {}
+    due = set(per_node.lacking) if per_node else None
+    for tried in nodes.tried:
+        for node in tried.group.nodes:
+            if due is not None and node.metadata.name not in due:
+                continue
+            there = (facts.fleet.claims_on(one.id) for one in nodes.devices_on(tried, node))
+            for name in {name for names in there for name in names}:
+                users.setdefault(name, []).append(node)
+
+    def all_fit(ended: Collection[str]) -> bool:
+        where = {node.metadata.name: node for name in ended for node in users.get(name, ())}
+        most = 1 if per_node else rest.count
+        placed = place_without(facts, list(where.values()), rest, ended, most)
+        return placed == rest.count and not nodes.fatal
+
+    return all_fit
+
+
+def _serve_again(order: Sequence[ResolvedPod], limits: Limits) -> AllFit:
+    """Return the trial that gives devices to all pods anew, in a cluster without the claims that end."""
     state = order[0].state
     trial = replace(limits, changes=False)
 
@@ -187,9 +237,7 @@ def _ended(left: _Left, order: Sequence[ResolvedPod], limits: Limits) -> Change 
         without = msgspec.structs.replace(state, resource_claims=kept)
         return _serve([replace(one, state=without) for one in order], trial).left is None
 
-    wanted = {claim.name for one in order for claim in one.wanted}
-    known = {full_name(one.metadata) for one in state.resource_claims} - wanted
-    return end_for_all(left.report, Holders(state), known, all_fit)
+    return all_fit
 
 
 def _pods(count: int) -> str:
@@ -224,7 +272,7 @@ def _serve(order: Sequence[ResolvedPod], limits: Limits) -> _Round:
         found = (_serve_daemons if per_node else _serve_count)(one, state, limits)
         state, fit, wanted = found.state, fit + found.fit, wanted + found.wanted
         if found.report is not None and left is None:
-            left = _Left(one, found.report, found.fit + 1, found.per_node)
+            left = _Left(one, found.report, found.fit + 1, found.per_node, found.explanation)
     return _Round(fit, wanted, left)
 
 
@@ -241,7 +289,7 @@ def _serve_count(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Serv
             replicas = Replicas(one.pod, number, wanted - placed)
             batch = place_pods(explanation.facts, explanation.nodes, replicas)
         if not batch:
-            return _Served(state, placed, wanted, _unless_served(report))
+            return _Served(state, placed, wanted, _unless_served(report), None, explanation)
         state = served(state, batch)
         placed += len(batch)
     return _Served(state, placed, wanted)
@@ -267,7 +315,7 @@ def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Se
                 tuple(left),
                 tuple(_repelling(explanation)),
             )
-            return _Served(state, placed, len(due), _unless_served(lacking), per_node)
+            return _Served(state, placed, len(due), _unless_served(lacking), per_node, explanation)
         state = served(state, batch)
         placed += len(batch)
         taken = {each.pod.spec.node_name for each in batch}

@@ -19,14 +19,18 @@ AllFit = Callable[[Collection[str]], bool]
 
 
 def end_for_all(
-    report: Report, holders: Holders, known: Collection[str], all_fit: AllFit
+    report: Report,
+    holders: Holders,
+    known: Collection[str],
+    all_fit: AllFit,
+    most: int = MOST_ENDED,
 ) -> Change | None:
     """Return the change that ends claims, so that all pods fit; None if that does not help.
 
     `report` is about a pod that gets no devices, and `known` are the claims of the cluster. `all_fit` returns whether all pods fit
-    without some of them.
+    without some of them; at most `most` are ended.
     """
-    names = _in_the_way(report, holders, known)[:MOST_ENDED]
+    names = _in_the_way(report, holders, known)[:most]
     ended = _fewest(names, all_fit)
     if not ended:
         return None

@@ -55,7 +55,7 @@ def place_pods(
     All replicas are equal to the pod in `facts`. If they share a claim that has no devices yet, only one is placed: the caller
     places the others when the claim is allocated.
     """
-    if _shares_a_claim(facts):
+    if shares_a_claim(facts):
         replicas = replace(replicas, count=1)
     cluster = _Filling(facts, replicas)
     for node in nodes.taking:
@@ -63,6 +63,16 @@ def place_pods(
             left = replicas.count - len(cluster.placed)
             cluster.fill(node, left if among is None else min(left, 1))
     return cluster.placed
+
+
+def place_without(
+    facts: Facts, nodes: Sequence[Node], replicas: Replicas, ended: Collection[str], most: int
+) -> int:
+    """Return how many of the replicas get their devices on these nodes, at most `most` on each, if some claims have ended."""
+    cluster = _Filling(facts, replicas, ended)
+    for node in nodes:
+        cluster.fill(node, min(most, replicas.count - len(cluster.placed)))
+    return len(cluster.placed)
 
 
 def daemon_nodes(nodes: NodesExplained) -> list[str]:
@@ -79,12 +89,12 @@ def daemon_nodes(nodes: NodesExplained) -> list[str]:
 class _Filling:
     """A cluster in which pods are placed one after the other."""
 
-    def __init__(self, facts: Facts, replicas: Replicas) -> None:
+    def __init__(self, facts: Facts, replicas: Replicas, ended: Collection[str] = ()) -> None:
         self._facts = facts
         self._replicas = replicas
         fleet = facts.fleet
-        self._allocator = fleet.allocator
-        self._held = fleet.held_by(fleet.state.resource_claims)
+        self._allocator = fleet.allocator_without(ended, {})
+        self._held = fleet.held_without(ended)
         self._pods: dict[str, list[Pod]] = {}
         for pod in fleet.state.pods:
             self._pods.setdefault(pod.spec.node_name, []).append(pod)
@@ -154,7 +164,7 @@ def served(state: ClusterState, batch: Sequence[Placed]) -> ClusterState:
     )
 
 
-def _shares_a_claim(facts: Facts) -> bool:
+def shares_a_claim(facts: Facts) -> bool:
     """Return whether other pods also use one of the claims that are not allocated yet."""
     pod = facts.subject.pod
     return pod is not None and any(

@@ -193,15 +193,14 @@ class Fleet:
     ) -> Allocator:
         """Return the scheduler's allocator for this cluster, as if these claims had ended and these classes were changed."""
         if classes:
-            return self.allocator_with(self._held_without(claims), classes)
+            return self.allocator_with(self.held_without(claims) if claims else self.held, classes)
         if not claims:
             return self.allocator
         key = (Allocator, frozenset(claims))
-        return self.shared(key, lambda: self.allocator.after(self._held_without(claims).state()))
+        return self.shared(key, lambda: self.allocator.after(self.held_without(claims).state()))
 
-    def _held_without(self, claims: Collection[str]) -> AllocatedDevices:
-        if not claims:
-            return self.held
+    def held_without(self, claims: Collection[str]) -> AllocatedDevices:
+        """Return the devices that are allocated, as if these claims had ended. The caller may change what is returned."""
         if not self.held.several:
             return self.held.without(claims)
         known = self.state.resource_claims
