@@ -127,6 +127,8 @@ class _Writer:
             yield from self._wrapped(f"used by {first_names(claim.used_by)}", 2)
         for request in claim.requests:
             yield from self._request(request, said)
+        for constraint in claim.constraints:
+            yield from self._wrapped(f"constraint: {constraint}", 4, first="  ")
 
     def _request(self, request: RequestReport, said: str) -> Iterator[str]:
         asks = request.asks

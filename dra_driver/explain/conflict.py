@@ -57,6 +57,11 @@ def without(claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart]) -> list
     return [_reduced(number, claim, left_out) for number, claim in enumerate(claims)]
 
 
+def without_constraints(claim: ResourceClaim) -> ResourceClaim:
+    """Return the claim without its constraints."""
+    return with_devices(claim, msgspec.structs.replace(claim.spec.devices, constraints=None))
+
+
 def _reduced(number: int, claim: ResourceClaim, left_out: set[ClaimPart]) -> ResourceClaim:
     devices = claim.spec.devices
     requests = [

@@ -15,6 +15,7 @@ from functools import cached_property
 import msgspec
 from msgspec import Struct
 
+from dra_driver.explain.conflict import constraint_text
 from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
 from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
 from dra_driver.explain.facts.facts import Facts
@@ -208,6 +209,9 @@ def _claim_report(claim: ClaimFacts, requests: RequestsExplained, holders: Holde
         verdicts=claim.verdicts,
         allocated=chosen_devices(wanted.claim) if wanted.claim else (),
         used_by=holders.named(wanted.name).pods if has else (),
+        constraints=tuple(map(constraint_text, spec.spec.devices.constraints or ()))
+        if spec
+        else (),
         requests=requests.reports(spec) if spec else (),
     )
 

@@ -79,7 +79,7 @@ class RequestReport(_Part, frozen=True):
 class ClaimReport(_Part, frozen=True):
     """One claim. If it does not exist yet, `origin` says what it is made from.
 
-    `allocated` are the devices that it already has, and `usedBy` the pods that it is reserved for and that may still run.
+    `constraints` are those that its devices must meet. `allocated` are the devices that it already has, and `usedBy` the pods that it is reserved for and that may still run.
     """
 
     name: str
@@ -87,6 +87,7 @@ class ClaimReport(_Part, frozen=True):
     verdicts: tuple[Verdict, ...] = ()
     allocated: tuple[ChosenDevice, ...] = ()
     used_by: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
     requests: tuple[RequestReport, ...] = ()
 
 
@@ -117,7 +118,8 @@ class Report(_Part, frozen=True, kw_only=True):
     """The whole answer. `verdicts` are about the subject as a whole, not about single claims or nodes.
 
     `pods` is set for a workload and for several pods. `passed_over` names the objects of a manifest that `explain` ignores. `alike` are
-    other pods, which ask for the same and so have the same answer. `no_help`: the node that was to be added, if it would not help, or was not tried in time.
+    other pods, which ask for the same and so have the same answer. `no_help` is what does not help although one may expect it: the end of claims that a
+    constraint makes useless, and the node that was to be added, if it would not help or was not tried in time.
     """
 
     api_version: str = DOCUMENT_VERSION

@@ -71,6 +71,7 @@ class TriedChanges:
         self._nodes = nodes
         self._requests = requests
         self._added = added
+        self._excluded = ""
         self._where = taking(nodes.tried) if where is None else where
 
     def changes(self) -> tuple[Change, ...]:
@@ -88,19 +89,42 @@ class TriedChanges:
         """Return the cheapest changes of up to MOST_CHANGES kinds that help on these nodes."""
         found: dict[Kind, Change] = {}
         helping: set[Kind] = set()
+        excluded: list[Candidate] = []
         for candidate in sorted(self._candidates(), key=self._cost):
             kind = self._kind(candidate)
             mixed = bool(candidate.what and candidate.ended)
             if kind in helping or (mixed and helping):
                 continue  # to change a request and to end claims is no second way, beside one that costs less
             there = self._fits_on(candidate)
+            if not there and not helping and candidate.ended and not candidate.what:
+                excluded.append(candidate)
             if there:
                 helping.add(kind)
                 change = self._change(self._with_fewer_ended(candidate), *there)
                 found.setdefault(there[0].kind(kind), change)
                 if len(helping) == MOST_CHANGES:
                     break
+        if excluded and self._constraints:
+            self._excluded = self._because_of_constraints(excluded[0])
         return found
+
+    def _because_of_constraints(self, candidate: Candidate) -> str:
+        """Return that ending these claims is not enough, if it would be without the constraints: the user would expect it; else ""."""
+        claims = self._facts.claims
+        free = {full_name(one.metadata): conflict.without_constraints(one) for one in claims}
+        if not self._fits_on(replace(candidate, claims=free)):
+            return ""
+        words = "; ".join(ending_words(self._holders(candidate)))
+        return f"{words}: not enough, because of {', '.join(self._constraints)}"
+
+    @cached_property
+    def _constraints(self) -> Sequence[str]:
+        found = (
+            conflict.constraint_text(constraint)
+            for claim in self._facts.claims
+            for constraint in claim.spec.devices.constraints or ()
+        )
+        return list(dict.fromkeys(found))
 
     def _with_tolerations(self) -> dict[Kind, Change]:
         """Return the changes that help on nodes that do not take the pod, each with what lets the pod go there."""
@@ -110,9 +134,13 @@ class TriedChanges:
         return TriedChanges(self._facts, self._nodes, self._requests, where=places).cheapest()
 
     def no_help(self) -> str:
-        """Return what is known of the node that the user asked about, if it is none of the changes that help; "" if it is one, or none was
-        asked about.
+        """Return what does not help, although the user may expect it, after `changes` was called; "" if there is nothing.
+
+        That are claims whose end is not enough because of a constraint, and the node that the user asked about.
         """
+        return "; ".join(one for one in (self._excluded, self._useless_node()) if one)
+
+    def _useless_node(self) -> str:
         added, tried = self._added, self._on_added
         if added is None or (tried is not None and tried.fits):
             return ""

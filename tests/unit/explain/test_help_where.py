@@ -354,3 +354,20 @@ def test_a_claim_that_is_not_made_from_its_template_yet_is_waited_for() -> None:
     cluster = msgspec.structs.replace(cluster, resource_claim_templates=(template,))
     (late,) = explain(cluster, PodSubject("ns", "p")).claims[0].verdicts
     assert fix(late).startswith("wait a moment; ")
+
+
+def test_the_constraint_that_makes_the_end_of_a_claim_useless_is_named() -> None:
+    """To wait for the claim on numa 1 would cost least, but the free device is of numa 0."""
+    listed = [device("gpu-0", numa=0), device("gpu-1", numa=1), device("gpu-2", numa=0)]
+    claims = [of("busy", "gpu-0"), of("ends", "gpu-1")]
+    cluster = state(resource_slice(listed), *claims)
+    cluster = pods(cluster, **{"p-ends": {"metadata": dict(GONE)}})
+    together = [{"matchAttribute": f"{GPU}/numa"}]
+    report = asking(cluster, request(count=2), constraints=together)
+    assert helps(report)[0] == ("end", "end claim ns/busy, used by ns/p-busy", HOME)
+    told = f"matchAttribute {GPU}/numa"
+    assert report.no_help == f"wait until pod ns/p-ends is gone: not enough, because of {told}"
+    assert report.claims[0].constraints == (told,)
+    free = asking(cluster, request(count=2))
+    assert helps(free)[0] == ("wait", "wait until pod ns/p-ends is gone", HOME)
+    assert (free.no_help, free.claims[0].constraints) == ("", ())
