@@ -139,12 +139,16 @@ def _run(given: Sequence[str], program: str, commands: "Mapping[str, str]") -> i
     if given and given[0] == COMPLETE:
         done: int = _imported("dra_driver.cli.complete").run(program, commands, given[1:])
         return done
+    given = _as_flags(given, commands)
     command = next((argument for argument in given if not argument.startswith("-")), "")
     top = parser(command, program=program, commands=commands)
+    there = f"there are {', '.join(commands)}; `{program} --help` says what each does"
     if command and command not in commands:
         near = _near(command, commands)
-        known = f"did you mean {near}?" if near else f"there are {', '.join(commands)}"
+        known = f"did you mean {near}?" if near else there
         top.error(f"there is no command {command!r}; {known}")
+    if not given:
+        top.error(f"give a command; {there}")
     chosen, rest = top.parse_known_args(given)
     if rest:
         # The parser of the command, not the one of all commands: its usage shows what the command takes.
@@ -165,6 +169,14 @@ def _run(given: Sequence[str], program: str, commands: "Mapping[str, str]") -> i
         _imported("dra_driver.cli.render").error(str(error))
         return REFUSED if isinstance(error, Refused) else NOT_DONE
     return code
+
+
+def _as_flags(given: Sequence[str], commands: "Mapping[str, str]") -> Sequence[str]:
+    """Return the command line with `--help` or `--version` for `help` or `version`, which other programs have as commands."""
+    first, *rest = given or ("",)
+    if first == "help":
+        return [*rest, "--help"]
+    return ["--version"] if first == "version" and first not in commands else given
 
 
 def _near(word: str, known: Iterable[str]) -> str:

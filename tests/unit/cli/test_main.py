@@ -5,6 +5,7 @@ import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,44 @@ def test_every_command_is_in_the_help(capsys) -> None:
     assert left.value.code == 0
     text = capsys.readouterr().out
     assert set(COMMANDS) <= set(text.split())
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "flags"),
+    [
+        (main, ["help"], ["--help"]),
+        (main, ["help", "explain"], ["explain", "--help"]),
+        (main, ["version"], ["--version"]),
+        (kubectl, ["help"], ["--help"]),
+        (kubectl, ["help", "free"], ["free", "--help"]),
+    ],
+)
+def test_help_and_version_may_be_typed_as_commands(
+    capsys, program: Callable[[list[str]], int], words: list[str], flags: list[str]
+) -> None:
+    said = []
+    for arguments in (words, flags):
+        with pytest.raises(SystemExit) as left:
+            program(arguments)
+        assert left.value.code == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("program", "name"), [(main, "dra-driver"), (kubectl, "kubectl dra")], ids=["driver", "kubectl"]
+)
+def test_without_a_command_those_that_there_are_are_told(
+    capsys, program: Callable[[list[str]], int], name: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        program([])
+    assert left.value.code == 64
+    last = capsys.readouterr().err.splitlines()[-1]
+    commands = ", ".join(COMMANDS if program is main else KUBECTL_COMMANDS)
+    assert last == (
+        f"{name}: error: give a command; there are {commands}; `{name} --help` says what each does"
+    )
 
 
 def test_every_setting_is_a_flag_of_run(capsys) -> None:
