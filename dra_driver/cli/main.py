@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from dra_driver import PROJECT, __version__
+from dra_driver.cli import interrupt
 from dra_driver.errors import DriverError, Refused
 from dra_driver.model.exit_codes import NOT_DONE, REFUSED, WRONG_USAGE
 
@@ -163,6 +164,7 @@ def _run(given: Sequence[str], program: str, commands: "Mapping[str, str]") -> i
         top.error(
             f"the image has no {command!r}: install {PROJECT} on another machine and run it there"
         )
+    interrupt.raise_again()
     try:
         code: int = module.run(chosen)
     except DriverError as error:

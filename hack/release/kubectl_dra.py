@@ -23,7 +23,7 @@ def main() -> None:
             f"kubectl dra: has no libraries for {wanted}, only for {there}; install the driver's Python package instead"
         )
     sys.path[:1] = [str(here / "lib"), str(compiled)]
-    from dra_driver.cli.main import kubectl  # noqa: PLC0415 - only now is it on the path
+    from dra_driver.__main__ import kubectl  # noqa: PLC0415 - only now is it on the path
 
     sys.exit(kubectl())
 

@@ -241,7 +241,7 @@ def test_the_driver_is_built_as_a_wheel_with_its_entry_points(tmp_path: Path) ->
     entry = files[f"dra_driver-{__version__}.dist-info/entry_points.txt"]
     assert isinstance(entry, File)
     assert b"[dra_driver.backends]" in entry.content
-    assert b"dra-driver = dra_driver.cli.main:main" in entry.content
+    assert b"dra-driver = dra_driver.__main__:driver" in entry.content
     sources = {
         path.relative_to(ROOT / "dra_driver")
         for path in (ROOT / "dra_driver").rglob("*.py")

@@ -39,9 +39,9 @@ print("ok")
 def unpacked(folder: Path, compiled: str) -> Path:
     """The program, with one module where each kind of library is."""
     program = folder / "store" / krew.PROGRAM
-    package = program.parent / "lib" / "dra_driver" / "cli"
+    package = program.parent / "lib" / "dra_driver"
     package.mkdir(parents=True)
-    (package / "main.py").write_text(
+    (package / "__main__.py").write_text(
         "import sys, library\ndef kubectl():\n    print(library.NAME, *sys.argv[1:])\n    return 3\n"
     )
     (program.parent / "compiled" / compiled).mkdir(parents=True)

@@ -91,9 +91,9 @@ class Layout:
             f"#!/{self.interpreter} -I",
             "import sys",
             "",
-            "from dra_driver.cli.main import main",
+            "from dra_driver.__main__ import driver",
             "",
-            "sys.exit(main())",
+            "sys.exit(driver())",
             "",
         )
         return File("\n".join(lines).encode(), executable=True)

@@ -178,7 +178,8 @@ def test_the_help_loads_no_subcommand_and_no_table_of_settings() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
     )
     loaded = [
-        *("dra_driver", "dra_driver.cli", "dra_driver.cli.main", "dra_driver.errors"),
+        *("dra_driver", "dra_driver.cli", "dra_driver.cli.interrupt", "dra_driver.cli.main"),
+        *("dra_driver.errors",),
         *("dra_driver.model", "dra_driver.model.exit_codes"),
     ]
     assert done.stdout.splitlines()[-1] == str(loaded)
