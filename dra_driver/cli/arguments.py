@@ -5,7 +5,9 @@
 """
 
 import argparse
+import shlex
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS, Option
 from dra_driver.model.exit_codes import COMMANDS, summary
@@ -222,6 +224,23 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _Kustomize(argparse.Action):
+    """An argument of `kubectl apply` that this program does not have: it runs no kustomize."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        _namespace: argparse.Namespace,
+        values: object,
+        _option: str | None = None,
+    ) -> NoReturn:
+        """End the process, and say what to pipe."""
+        folder = shlex.quote(str(values))
+        parser.error(
+            f"kustomize is not run: `kubectl kustomize {folder} | {parser.prog} -f -` explains what it makes"
+        )
+
+
 def add_explain(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `explain`."""
     parser.epilog = f"{parser.epilog}. docs/pending.md explains the answers"
@@ -249,6 +268,9 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "-R", "--recursive", action="store_true", help="with -f DIRECTORY: its subdirectories too"
+    )
+    parser.add_argument(
+        *("-k", "--kustomize"), action=_Kustomize, dest="kustomize", help=argparse.SUPPRESS
     )
     parser.add_argument(
         "-l",

@@ -14,6 +14,7 @@ from dra_driver.errors import DriverError, Permanent
 from dra_driver.explain.outcome import Report, ReportList
 from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.explain.several import explain_several, settled
+from dra_driver.explain.subject.applied import nothing_to_explain
 from dra_driver.explain.subject.subject import NamedSubject, NewNode
 from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.model.cluster import ClusterState
@@ -75,6 +76,8 @@ class Question:
             names, recursive = self.chosen.filename, self.chosen.recursive
             self._documents = self._in_time(lambda: inputs.manifests(names, recursive=recursive))
             self._left -= time.monotonic() - begun
+            if names and not self._documents:
+                raise nothing_to_explain(", ".join(names))
             self._added = _new_node(self.chosen.add_node)
         if not self.chosen.record and self._target is None:
             try:

@@ -141,6 +141,11 @@ def asked(
 
 
 def _named(words: Sequence[str]) -> Iterator[Named]:
+    for word in words:
+        if _is_file(word):
+            raise WrongUsage(
+                f"{word!r} is a file: give manifests with -f, as in `explain -f {word}`"
+            )
     if any("/" in word for word in words):
         for word in words:
             kind, slash, name = word.partition("/")
@@ -155,6 +160,12 @@ def _named(words: Sequence[str]) -> Iterator[Named]:
             raise WrongUsage(f"give the name: {kind}/NAME")
         for name in names:
             yield _one(kind, name)
+
+
+def _is_file(word: str) -> bool:
+    """Return whether a word is a path: of a manifest, or in a form that no name has. `pod/a.yaml` is a pod."""
+    path = word.startswith(("./", "../", "/", "~")) or word.endswith((".yaml", ".yml", ".json"))
+    return path and not kind_of(word.partition("/")[0])
 
 
 def _one(kind: str, name: str) -> Named:
@@ -192,5 +203,5 @@ def _kind(word: str) -> str:
     if near:
         raise WrongUsage(f"there is no kind {word!r}; did you mean {near[0]}?")
     raise WrongUsage(
-        f"{word!r} is no kind that can be explained; {CAN}; the pods of another kind can be chosen by their labels with -l"
+        f"{word!r} is no kind that can be explained; {CAN}; the pods of another kind can be chosen by their labels with -l, and manifests are given with -f"
     )

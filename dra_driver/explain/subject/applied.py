@@ -48,10 +48,15 @@ def of_manifest(state: ClusterState, subject: ManifestSubject) -> Iterator[Resol
     for one in _subjects(before, state, objects):
         yield replace(one, passed_over=manifest.passed_over)
     if not any(isinstance(one, _EXPLAINED) for one in objects):
-        besides = "".join(f"; {words}" for words in manifest.passed_over)
-        raise Permanent(
-            f"{subject.source} has no pod, no ResourceClaim and no ResourceClaimTemplate: there is nothing to explain{besides}"
-        )
+        raise nothing_to_explain(subject.source, manifest.passed_over)
+
+
+def nothing_to_explain(source: str, passed_over: Iterable[str] = ()) -> Permanent:
+    """Return the error for manifests without anything to explain, with a sentence for each object that was ignored."""
+    besides = "".join(f"; {words}" for words in passed_over)
+    return Permanent(
+        f"{source} has no pod, no ResourceClaim and no ResourceClaimTemplate: there is nothing to explain{besides}"
+    )
 
 
 def _require_namespaces(state: ClusterState, objects: Iterable[Given], source: str) -> None:

@@ -332,3 +332,28 @@ def test_what_is_not_looked_at_is_shown(tmp_path: Path, cluster: FakeApi, capsys
     assert "Not looked at\n  - PyTorchJob t: this kind is not known here, its pods" in out
     assert ask(tmp_path, "-f", str(file), "-o", "json") == 2
     assert len(json.loads(capsys.readouterr().out)["passedOver"]) == 1
+
+
+def test_a_file_with_nothing_to_explain_is_told_before_a_cluster_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    for variable in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "empty.yaml"
+    file.write_text("# nothing yet\n")
+    assert main(["explain", "-f", str(file)]) == 2
+    assert capsys.readouterr().err == (
+        f"dra-driver: {file} has no pod, no ResourceClaim and no ResourceClaimTemplate: there is nothing to explain\n"
+    )
+
+
+@pytest.mark.parametrize("flags", [["-k", "over lay"], ["--kustomize=over lay"]])
+def test_whoever_gives_a_folder_of_kustomize_is_told_what_to_pipe(capsys, flags: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["explain", *flags])
+    assert left.value.code == 64
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "dra-driver explain: error: kustomize is not run: "
+        "`kubectl kustomize 'over lay' | dra-driver explain -f -` explains what it makes"
+    )
