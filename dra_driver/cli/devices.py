@@ -22,8 +22,9 @@ from dra_driver.cli.documents import (
     NodeDevices,
 )
 from dra_driver.cli.settings import settings_from
-from dra_driver.config.settings import NodeSettings
+from dra_driver.config.settings import NodeSettings, Settings
 from dra_driver.daemon.offline import NodeFound, inspect_node
+from dra_driver.errors import DriverError
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
@@ -33,12 +34,16 @@ from dra_driver.planning.neighbours import Neighbour
 
 def run(chosen: argparse.Namespace) -> int:
     """Print one row for each device, or JSON. Returns the exit code."""
-    settings = settings_from(chosen, named=False, options_of=options_of)
-    if not settings.node.name:
-        # On the node itself; most nodes are called as their host is. Nothing is published under this name.
-        chosen.node_name = socket.gethostname().lower()
-        settings = settings_from(chosen, options_of=options_of)
-    found = inspect_node(settings)
+    try:
+        settings, found = _looked(chosen)
+    except DriverError as error:
+        if chosen.output in render.DOCUMENTS:
+            name, driver = str(chosen.node_name or ""), str(chosen.driver_name or "")
+            nothing = NodeDevices(
+                node=name, driver=driver, devices=(), device_plugins=(), problems=(str(error),)
+            )
+            render.document(nothing, chosen.output)
+        raise
     claims_of: dict[str, list[PreparedClaim]] = {}
     for claim in found.claims:
         for prepared in claim.devices:
@@ -57,6 +62,16 @@ def run(chosen: argparse.Namespace) -> int:
     for failure in found.failures:
         render.error(failure)
     return NOT_DONE if found.failures else DONE
+
+
+def _looked(chosen: argparse.Namespace) -> tuple[Settings, NodeFound]:
+    """Return the settings and what is on the node. Raises DriverError if a setting is wrong, or if nothing can be read."""
+    settings = settings_from(chosen, named=False, options_of=options_of)
+    if not settings.node.name:
+        # On the node itself; most nodes are called as their host is. Nothing is published under this name.
+        chosen.node_name = socket.gethostname().lower()
+        settings = settings_from(chosen, options_of=options_of)
+    return settings, inspect_node(settings)
 
 
 def _document(

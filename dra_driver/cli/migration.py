@@ -4,9 +4,11 @@
 import argparse
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_driver.cli import arguments, cluster, inputs, render
 from dra_driver.errors import DriverError
+from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE
 from dra_driver.planning.migration import Migration, NodeMigration, plan_migration
 
@@ -19,6 +21,9 @@ def run(chosen: argparse.Namespace) -> int:
         )
     except DriverError as error:
         render.error(str(error))
+        if chosen.output in render.DOCUMENTS:
+            nothing = plan_migration(ClusterState(), chosen.driver_name)
+            render.document(replace(nothing, not_read=(str(error),)), chosen.output)
         return COULD_NOT_TELL
     found = plan_migration(state, chosen.driver_name, node=chosen.node)
     match chosen.output:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NoReturn
 
+from msgspec.structs import replace
+
 from dra_driver.cli import cluster, inputs, render
 from dra_driver.cli.follow import Waits, rest_after
 from dra_driver.cli.limits import TookTooLong, at_most
@@ -16,6 +18,7 @@ from dra_driver.cli.render_overview import MARKS, Look, Row, Sheet, names, sente
 from dra_driver.cli.subjects import kind_of
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.explain.subject.labels import BadSelector, LabelSelector, parse_selector
+from dra_driver.explain.subject.lookup import namespace_is_missing
 from dra_driver.kube.changes import Changes, deciding
 from dra_driver.kube.discovery import HOW_TO_SERVE
 from dra_driver.model.cluster import ClusterState
@@ -60,6 +63,8 @@ def run(chosen: argparse.Namespace) -> int:
         return INTERRUPTED
     except DriverError as error:
         render.error(str(error))
+        if chosen.output in render.DOCUMENTS:
+            render.document(asked.no_answer(error), chosen.output)
         return COULD_NOT_TELL
 
 
@@ -136,7 +141,7 @@ class Asked:
                 f"this cluster (Kubernetes {state.kubernetes_version}) shows no devices and no claims: {gap.message}{step}"
             )
         gaps = gaps_of(overview.state, self.topic, namespace=namespace)
-        self._check(overview)
+        self._check(overview, namespace)
         limits = Chosen(self.chosen.node, self.chosen.driver, namespace, self.labels, self.names)
         if first and not any(gap.resource == "resourceclaims" for gap in gaps):
             self._check_names(overview, namespace)
@@ -181,9 +186,13 @@ class Asked:
             return "" if getattr(self.chosen, "all_namespaces", False) else given
         return self.target.namespace if self.target else cluster.DEFAULT_NAMESPACE
 
-    def _check(self, overview: Overview) -> None:
-        """Raise Permanent if a node, driver or class is asked about that the cluster does not have. What is unread may exist."""
+    def _check(self, overview: Overview, namespace: str) -> None:
+        """Raise Permanent if a node, driver, class or namespace is asked about that the cluster does not have. What is unread may exist."""
         state = overview.state
+        if namespace and namespace_is_missing(state, namespace):
+            raise Permanent(
+                f"there is no namespace {namespace}; give one that `kubectl get namespaces` lists with -n, or -A for all"
+            )
         node, driver = self.chosen.node, self.chosen.driver
         nodes = {one.metadata.name for one in state.nodes}
         if node and node not in nodes and not state.gaps("nodes"):
@@ -213,6 +222,11 @@ class Asked:
             case _:
                 return self._free(overview, limits, gaps)
 
+    def no_answer(self, error: DriverError) -> Document:
+        """Return the document for `-o json` if nothing could be told: that of an empty cluster, with the problem."""
+        nothing = self._answer(Overview(ClusterState()), Chosen(), ())
+        return replace(nothing, problem=str(error))
+
     def _free(self, overview: Overview, limits: Chosen, gaps: tuple[Gap, ...]) -> Document:
         """Evaluate the selectors of classes within --timeout, as `explain` does."""
         most = float(self.chosen.timeout)
@@ -237,7 +251,13 @@ class Asked:
         """How the answer is shown."""
         everywhere = bool(getattr(self.chosen, "all_namespaces", False))
         wide, uncut = self.chosen.output == WIDE, bool(self.names)
-        return Look(self.now(), wide=wide, namespaces=everywhere, uncut=uncut)
+        return Look(
+            self.now(),
+            wide=wide,
+            namespaces=everywhere,
+            uncut=uncut,
+            namespace=self._namespace(),
+        )
 
 
 class Printed:

@@ -55,12 +55,16 @@ class Sheet(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """How an answer is shown: with all columns (`wide`), with all names (`uncut`), and with the namespace of each claim."""
+    """How an answer is shown: with all columns (`wide`), with all names (`uncut`), and with the namespace of each claim.
+
+    `namespace` is the one that is asked about, "" for all.
+    """
 
     now: datetime
     wide: bool = False
     namespaces: bool = False
     uncut: bool = False
+    namespace: str = ""
 
 
 def sentence(gap: Gap) -> str:
@@ -169,8 +173,10 @@ def _claims(document: ClusterClaims, look: Look) -> Sheet:
         *(("CLASS", "ALLOCATED") if look.wide else ()),
     )
     rows = tuple(_claim(one, look) for one in document.claims)
-    where = "" if look.namespaces else "; -A shows those of all namespaces"
-    return Sheet(headers, rows, (), f"there is no claim that is asked about{where}")
+    empty = "there is no claim that is asked about"
+    if look.namespace:
+        empty = f"namespace {look.namespace} has no claim that is asked about; -A shows those of all namespaces"
+    return Sheet(headers, rows, (), empty)
 
 
 def _claim(one: ClusterClaim, look: Look) -> Row:

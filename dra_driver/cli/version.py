@@ -19,8 +19,6 @@ def run(chosen: argparse.Namespace) -> int:
     try:
         if not chosen.client:
             state = _read(chosen)
-    except cluster.NoneKnown:
-        problem = "no cluster is known: --kubeconfig names one"
     except DriverError as error:
         problem = str(error)
     found = version_of(__version__, state, problem)

@@ -50,13 +50,14 @@ class ClusterClaim(Part, frozen=True, kw_only=True):
 
 
 class ClusterClaims(Part, frozen=True, kw_only=True):
-    """The answer of `kubectl dra claims -o json`."""
+    """The answer of `kubectl dra claims -o json`. `problem` says why there is none; it is "" otherwise."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = CLUSTER_CLAIMS_KIND
     read_at: str
     claims: tuple[ClusterClaim, ...]
     not_read: tuple[Gap, ...]
+    problem: str = ""
 
 
 def claims_of(overview: Overview, chosen: Chosen, not_read: tuple[Gap, ...] = ()) -> ClusterClaims:

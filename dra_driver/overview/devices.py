@@ -86,13 +86,14 @@ class ClusterDevice(Part, frozen=True, kw_only=True):
 
 
 class ClusterDevices(Part, frozen=True, kw_only=True):
-    """The answer of `kubectl dra devices -o json`. `readAt` is the time of the reading."""
+    """The answer of `kubectl dra devices -o json`. `readAt` is the time of the reading. `problem` says why there is none; it is "" otherwise."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = CLUSTER_DEVICES_KIND
     read_at: str
     devices: tuple[ClusterDevice, ...]
     not_read: tuple[Gap, ...]
+    problem: str = ""
 
 
 class Chosen(Struct, frozen=True):

@@ -64,13 +64,14 @@ class FreeOfClass(Part, frozen=True, kw_only=True):
 
 
 class FreeDevices(Part, frozen=True, kw_only=True):
-    """The answer of `kubectl dra free -o json`."""
+    """The answer of `kubectl dra free -o json`. `problem` says why there is none; it is "" otherwise."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = FREE_DEVICES_KIND
     read_at: str
     classes: tuple[FreeOfClass, ...]
     not_read: tuple[Gap, ...]
+    problem: str = ""
 
 
 def free_of(

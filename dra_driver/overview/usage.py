@@ -50,7 +50,7 @@ class UsageRow(Part, frozen=True, kw_only=True):
 
 
 class DeviceUsage(Part, frozen=True, kw_only=True):
-    """The answer of `kubectl dra usage -o json`. `total` counts each claim once."""
+    """The answer of `kubectl dra usage -o json`. `total` counts each claim once. `problem` says why there is none; it is "" otherwise."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = DEVICE_USAGE_KIND
@@ -59,6 +59,7 @@ class DeviceUsage(Part, frozen=True, kw_only=True):
     rows: tuple[UsageRow, ...]
     total: UsageRow
     not_read: tuple[Gap, ...]
+    problem: str = ""
 
 
 class _Sum(Struct):

@@ -326,3 +326,13 @@ def test_if_it_is_known_why_there_is_no_device_no_other_advice_stands_before_it(
     _, second = captured.out.splitlines()
     assert second == "asked: nvidia; what is wrong is said below"
     assert "no NVIDIA driver was found" in captured.err
+
+
+def test_programs_get_a_document_also_when_there_is_no_backend(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["devices", "--node-name", "node-1", "--backend", "nope", "-o", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["node"], found["devices"]) == ("NodeDevices", "node-1", [])
+    (problem,) = found["problems"]
+    assert problem.startswith("no backend 'nope' is installed; installed are: ")

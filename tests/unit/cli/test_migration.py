@@ -122,3 +122,13 @@ def test_a_cluster_without_claims(
     assert migration() == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == (OLD, "")
+
+
+def test_programs_get_a_document_also_when_nothing_could_be_read(tmp_path: Path, capsys) -> None:
+    missing = tmp_path / "missing.json"
+    assert kubectl(["migration", "--from", str(missing), "-o", "json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    problem = (
+        f"cannot read the record {missing}: there is no such file; `dra-driver record` writes one"
+    )
+    assert (found["kind"], found["nodes"], found["notRead"]) == ("Migration", [], [problem])

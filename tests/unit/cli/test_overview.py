@@ -132,7 +132,7 @@ def test_claims(dra: Command, capsys: Printed) -> None:
     said = capsys.readouterr()
     assert (said.out, said.err) == (
         "",
-        "dra-driver: there is no claim that is asked about; -A shows those of all namespaces\n",
+        "dra-driver: namespace default has no claim that is asked about; -A shows those of all namespaces\n",
     )
 
 
@@ -528,3 +528,39 @@ def test_why_is_explain(record: Path, capsys: Printed) -> None:
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
     assert said[0].startswith("claim team/next: devices fit\n")
+
+
+@pytest.mark.parametrize("command", ["devices", "claims", "usage"])
+def test_a_namespace_that_is_not_there_is_named(
+    live: Command, api: FakeApi, capsys: Printed, command: str
+) -> None:
+    api.put("namespaces", {"metadata": {"name": "team"}})
+    assert live(command, "-n", "teem") == 2
+    assert capsys.readouterr().err == (
+        "dra-driver: there is no namespace teem; give one that `kubectl get namespaces` lists with -n, or -A for all\n"
+    )
+    assert live(command, "-n", "team") == 0
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+@pytest.mark.parametrize(
+    ("command", "kind", "rows"),
+    [
+        ("devices", "ClusterDevices", "devices"),
+        ("claims", "ClusterClaims", "claims"),
+        ("free", "FreeDevices", "classes"),
+        ("usage", "DeviceUsage", "rows"),
+    ],
+)
+def test_programs_get_a_document_also_when_there_is_no_answer(
+    tmp_path: Path, capsys: Printed, output: str, command: str, kind: str, rows: str
+) -> None:
+    missing = tmp_path / "missing.json"
+    assert kubectl([command, "--from", str(missing), "-o", output]) == 2
+    said = capsys.readouterr()
+    found = yaml.safe_load(said.out)
+    problem = (
+        f"cannot read the record {missing}: there is no such file; `dra-driver record` writes one"
+    )
+    assert (found["kind"], found[rows], found["problem"]) == (kind, [], problem)
+    assert said.err == f"dra-driver: {problem}\n"

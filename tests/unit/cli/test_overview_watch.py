@@ -105,7 +105,7 @@ def test_a_claim_that_is_followed_by_its_name_may_go(
 
 @pytest.mark.parametrize(
     ("words", "lines"),
-    [(["claims", "-A"], 4), (["usage"], 1), (["usage", "-o", "yaml"], 24)],
+    [(["claims", "-A"], 4), (["usage"], 1), (["usage", "-o", "yaml"], 25)],
 )
 def test_ages_alone_are_no_change(
     tmp_path: Path, api: FakeApi, capsys: Printed, words: list[str], lines: int
@@ -138,7 +138,7 @@ def test_headers_come_with_the_first_rows(tmp_path: Path, api: FakeApi, capsys: 
     assert [line.split()[0] for line in said.out.splitlines()] == ["CLAIM", "first"]
     assert (
         said.err
-        == "dra-driver: there is no claim that is asked about; -A shows those of all namespaces\n"
+        == "dra-driver: namespace default has no claim that is asked about; -A shows those of all namespaces\n"
     )
 
 

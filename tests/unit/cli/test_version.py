@@ -50,7 +50,8 @@ def test_no_cluster_at_all(nowhere: None, capsys: Printed) -> None:
     said = capsys.readouterr()
     assert said.out == CLIENT
     assert said.err == (
-        "dra-driver: the version of the cluster is not known: no cluster is known: --kubeconfig names one\n"
+        "dra-driver: the version of the cluster is not known: no API server is known: --kubeconfig and the variable KUBECONFIG are not set, "
+        "there is no ~/.kube/config, and this process does not run in a pod; give --kubeconfig\n"
     )
     assert kubectl(["version", "--client"]) == 0
     said = capsys.readouterr()
