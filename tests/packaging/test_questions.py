@@ -2,7 +2,6 @@
 """Is each question of docs/questions.md answered by the line that stands there?"""
 
 import re
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from dra_driver.testing.fake_kubelet import FakeKubelet
 from dra_driver.testing.nvml import boards, machine
 from dra_driver.testing.nvml import node as layouts
 from dra_driver.testing.nvml.node import MockNode
-from tests.support.asked_cluster import FILES, record_of_the_questions
+from hack.questions_page import FILES, command_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -42,12 +41,6 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cluster of the questions, recorded."""
-    return record_of_the_questions(tmp_path_factory.mktemp("cluster"))
-
-
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The / of a node with two GPUs, containerd and a kubelet."""
@@ -69,26 +62,22 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_the_command_prints_the_line(
     entry: Entry,
     request: pytest.FixtureRequest,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "200")
-    (program,) = (one for one in COMMANDS if entry["command"].startswith(f"{one} "))
-    words = entry["command"].removeprefix(program).split()
-    match entry["given"]:
-        case "cluster":
-            words += ["--from", str(request.getfixturevalue("record"))]
-        case "files":
-            shutil.copy(FILES / words[-1], tmp_path)
-        case _:  # a node
-            root = request.getfixturevalue("node")
-            for path, text in entry["node"].items():
-                place = root / path.lstrip("/")
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(text)
-            words += ["--root", str(root)]
+    command = command_of(entry)
+    assert f"`{command}`\n" in (DOCS / "questions.md").read_text()
+    (program,) = (one for one in COMMANDS if command.startswith(f"{one} "))
+    words = command.removeprefix(program).split()
+    if entry["given"] == "node":
+        root = request.getfixturevalue("node")
+        for path, text in entry["node"].items():
+            place = root / path.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+        words += ["--root", str(root)]
     COMMANDS[program](words)
     assert one_line(entry["line"]) in one_line(capsys.readouterr().out)
 
@@ -117,4 +106,4 @@ def test_there_are_fifty_each_with_a_public_thread() -> None:
 def test_each_has_one_answer_and_each_file_a_question() -> None:
     assert [name(one) for one in QUESTIONS if ("command" in one) == ("page" in one)] == []
     used = {one["command"].split()[-1] for one in BY_COMMAND if one["given"] == "files"}
-    assert used | {"cluster.yaml"} == {path.name for path in FILES.iterdir()}
+    assert used | {"cluster.yaml"} == {path.name for path in (ROOT / FILES).iterdir()}
