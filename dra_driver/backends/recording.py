@@ -96,7 +96,7 @@ def read(path: Path) -> Snapshot:
             content = file.read(LARGEST_BYTES + 1)
     except (OSError, ValueError) as error:
         raise Permanent(
-            f"cannot read the snapshot {path}: {error}; give a file of `dra-driver snapshot`"
+            f"cannot read the snapshot {path}: {getattr(error, 'strerror', None) or error}; give a file of `dra-driver snapshot`"
         ) from error
     if len(content) > LARGEST_BYTES:
         raise Permanent(

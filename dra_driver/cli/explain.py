@@ -8,6 +8,7 @@ from typing import NoReturn
 from dra_driver.cli import render, render_explain, render_list
 from dra_driver.cli.limits import uncollected
 from dra_driver.cli.question import Answer, Question, only_driver_errors
+from dra_driver.cli.rights import HINT
 from dra_driver.cli.subjects import Asked, WrongUsage, asked
 from dra_driver.errors import DriverError
 from dra_driver.explain.outcome import Report
@@ -48,6 +49,7 @@ class Output:
         """Print that there is no answer; for programs also as a document."""
         render.error(str(error))
         if self._question.output not in render.DOCUMENTS:
+            self._tell_role()
             return COULD_NOT_TELL
         return self.shown(self._question.no_answer(error))
 
@@ -58,7 +60,13 @@ class Output:
         except DriverError as error:
             render.error(str(error))
             return COULD_NOT_TELL
+        if answer.exit_code == COULD_NOT_TELL:
+            self._tell_role()
         return answer.exit_code
+
+    def _tell_role(self) -> None:
+        if self._question.lacks_rights:
+            render.error(HINT)
 
 
 def _show(answer: Answer, output: str) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from dra_driver.cli import cluster, inputs, render
 from dra_driver.cli.limits import TookTooLong, at_most, uncollected
+from dra_driver.cli.rights import lacking_rights
 from dra_driver.cli.subjects import Asked
 from dra_driver.errors import DriverError, Permanent
 from dra_driver.explain.outcome import Report, ReportList
@@ -90,6 +91,11 @@ class Question:
             return self._in_time(lambda: inputs.record(self.chosen.record))
         namespace = "" if self.asked.all_namespaces else self.namespace
         return cluster.read(self._target, namespace=namespace, workloads=self.asked.workloads)
+
+    @property
+    def lacks_rights(self) -> bool:
+        """Whether the user may not read something that decides, in the cluster as it was read last."""
+        return self._state is not None and bool(lacking_rights(self._state))
 
     @property
     def namespace(self) -> str:

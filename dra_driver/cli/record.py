@@ -10,6 +10,7 @@ import argparse
 
 from dra_driver.cli import cluster, render
 from dra_driver.cli.destination import Destination
+from dra_driver.cli.rights import HINT, lacking_rights
 from dra_driver.model.cluster import GATES_PATH, ClusterState, NotRead, encode
 from dra_driver.model.exit_codes import DONE, WITH_RESERVATION
 
@@ -23,6 +24,8 @@ def run(chosen: argparse.Namespace) -> int:
         render.line(render.plain(f"{chosen.file}: {_summary(state)}"))
     for gap in state.not_read:
         render.error(f"not in the record: {gap.resource} {gap.name}".rstrip() + f": {gap.message}")
+    if lacking_rights(state):
+        render.error(HINT)
     return WITH_RESERVATION if any(map(_decides, state.not_read)) else DONE
 
 

@@ -40,6 +40,10 @@ def login(
     return _Login(kubernetes, path, context)
 
 
+_DEFECTS = (AttributeError, TypeError, KeyError)
+"""What the package raises where it does not look whether there is a value: the text of such an error says nothing by itself."""
+
+
 class _Login:
     """Bearer tokens from the package, which renews them itself when they expire; after `forget` it logs in again."""
 
@@ -59,6 +63,9 @@ class _Login:
                     "BearerToken",
                     "authorization",  # the first name since release 36 of the package, the second before
                 )
+            except _DEFECTS as error:
+                found = f"the kubernetes package ended with {type(error).__name__} ({error}), as it does for an auth-provider that it does not know"
+                raise self._failed("; ".join([*said, found])) from error
             except Exception as error:
                 raise self._failed("; ".join([*said, str(error)])) from error
         if not value:

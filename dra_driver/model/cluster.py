@@ -190,6 +190,10 @@ def _decoded(content: bytes) -> Record:
     )
 
 
+_YAML = re.compile(rb"^(?:apiVersion|kind): ", re.MULTILINE)
+"""A line that each Kubernetes object in YAML has, and no JSON."""
+
+
 def _what_is_wrong(content: bytes, source: str, error: Exception) -> str:
     if not content.strip():
         return f"{source} is empty; {_AGAIN}"
@@ -198,6 +202,8 @@ def _what_is_wrong(content: bytes, source: str, error: Exception) -> str:
     except msgspec.ValidationError:
         return _other_format("", 0, source)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as damage:
+        if _YAML.search(content):
+            return f"{source} is YAML, and a record of a cluster is JSON: give manifests with -f, or {_AGAIN}"
         return (
             f"{source} is no whole JSON document ({len(content)} bytes: {damage}); "
             f"it was cut off or damaged: copy it anew, or {_AGAIN}"

@@ -41,6 +41,9 @@ def record(kubeconfig: Path) -> Record:
     return lambda *words: main(["record", "--kubeconfig", str(kubeconfig), *map(str, words)])
 
 
+ROLE = "dra-driver: the ClusterRole …-explain of the driver's chart gives the rights to read all of this (docs/kubectl-dra.md)"
+
+
 def names(content: bytes) -> list[str]:
     return [node.metadata.name for node in decode(content, source="this test").nodes]
 
@@ -179,7 +182,13 @@ def test_what_could_not_be_read_is_said_and_the_exit_code_says_so(
     (gap,) = (
         one for one in decode(file.read_bytes(), source="").not_read if one.resource == "pods"
     )
-    assert f"dra-driver: not in the record: pods: {gap.message}\n" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"dra-driver: not in the record: pods: {gap.message}\n" in said
+    assert said.endswith(f"\n{ROLE}\n")
+    assert main(["explain", "--from", str(file), "pod/p"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == ROLE
+    assert main(["explain", "--from", str(file), "pod/p", "-o", "json"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == ROLE
 
 
 def test_a_cluster_without_devices_is_recorded_whole(tmp_path: Path, capsys) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -327,6 +328,25 @@ def test_a_login_that_fails_is_temporary(write: Write) -> None:
     path.unlink()
     with pytest.raises(Temporary, match=r"logging in failed: .*; try kubectl .* auth whoami"):
         credentials.headers()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_auth_provider_that_the_package_does_not_know_is_told_in_words(tmp_path: Path) -> None:
+    def unknown(**_: object) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'token'")
+
+    package: Any = SimpleNamespace(
+        client=SimpleNamespace(Configuration=object),
+        config=SimpleNamespace(load_kube_config=unknown),
+    )
+    path = tmp_path / "config"
+    with pytest.raises(Temporary) as caught:
+        login(path, "lab-admin", "auth-provider", package=lambda: package).headers()
+    assert str(caught.value) == (
+        f"kubeconfig {path}, context 'lab-admin': logging in failed: the kubernetes package ended with AttributeError "
+        "('NoneType' object has no attribute 'token'), as it does for an auth-provider that it does not know; "
+        f"try kubectl --kubeconfig {path} auth whoami"
+    )
 
 
 def test_without_the_package_the_extra_is_named(tmp_path: Path) -> None:

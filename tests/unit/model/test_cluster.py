@@ -117,6 +117,10 @@ BAD = [
     (b" \n", "f.json is empty"),
     (encode(STATE)[:-9], "f.json is no whole JSON document"),
     (b"\xff\xfe{", "f.json is no whole JSON document"),
+    (
+        b"# a manifest\napiVersion: v1\nkind: Pod\n",
+        "f.json is YAML, and a record of a cluster is JSON: give manifests with -f, or write it again",
+    ),
     (b"[" * 100_000, "f.json is no whole JSON document"),
     (b"[]", 'f.json is no record of a cluster: it has no "format"'),
     (b"{}", 'f.json is no record of a cluster: it has no "format"'),
