@@ -322,6 +322,28 @@ def test_try_it_shows_what_the_demo_prints() -> None:
     assert (ended.returncode, ended.stdout) == (0, "")
 
 
+def test_the_words_that_a_newcomer_meets_are_explained_where_newcomers_land() -> None:
+    index = (ROOT / "docs" / "index.md").read_text().partition("## The words of these pages\n")[2]
+    words = set(re.findall(r"^\| ([\w ]+) \| \S", index, re.MULTILINE)) - {"word"}
+    assert words >= {"DRA", "CEL", "MIG", "XID", "CDI", "claim", "slice", "class"}
+    readme = (ROOT / "README.md").read_text()
+    for short, long in (
+        ("CEL", "Common Expression Language"),
+        ("DRA", "Dynamic Resource Allocation"),
+    ):
+        near = readme[: readme.index(f"{short}") + 60]
+        assert long in near, short
+
+
+def test_pages_name_the_system_that_the_kind_demo_needs() -> None:
+    said = "kind.md#on-other-systems-than-debian-12"
+    pages = (
+        ROOT / "README.md",
+        *(ROOT / "docs" / f"{name}.md" for name in ("try-it", "walkthrough")),
+    )
+    assert [path.name for path in pages if said not in path.read_text()] == []
+
+
 def test_the_license_is_the_apache_license() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text

@@ -337,6 +337,7 @@ def test_where_the_image_cannot_be_built_another_way_is_shown(play: Play) -> Non
     assert "hack/image/build.py --output" in played.error
     assert "--version kind-demo` failed with exit status 1" in played.error
     assert "Elsewhere: hack/image/docker-build" in played.error
+    assert played.calls == ["docker: docker info"]  # and no cluster is made
 
 
 def test_the_cluster_takes_nothing_from_the_host_and_knows_dra_and_cdi() -> None:
