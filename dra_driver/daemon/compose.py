@@ -119,8 +119,7 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     peers = Peers(settings.state_dir / PEER_DIRECTORY)
     membership = Membership(peers, deps.place.driver, sockets, log)
     prepare = PrepareClaims(parts, guard.refusing(deps.kube.get_claim), fetchers, may_hang=True)
-    calls = (prepare, unprepares(parts, publisher))
-    kubelet = _kubelet(deps, sockets, calls, checks)
+    kubelet = _kubelet(deps, sockets, (prepare, unprepares(parts, publisher)), checks)
     ours, plugins = (held_devices, follower), (plugin.resources, guard)
     loops = dict(leader_loops(deps, parts, publisher, membership, ours, plugins=plugins))
     loops |= {**_claim_statuses(deps, parts, observers), **node_loops(deps, observers, plugin)}
@@ -128,8 +127,8 @@ def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> D
     loops |= usage_loops(deps, metrics.registry, observers)
     start_leading = partial(_start_all, supervisor, loops)
     leadership = Leadership(deps.locks, start_leading, observe=deps.observe, log=log)
+    # `kubelet` has this dict already: the checks need parts that did not exist when `kubelet` was made.
     liveness = Liveness(kubelet.unanswered, kubelet.calls)
-    # `kubelet` already has a reference to this dict: the checks need parts that did not exist when `kubelet` was made.
     checks |= _checks(liveness, _readiness(kubelet, publisher, leadership, deps.inventory, plugin))
 
     return Daemon(
