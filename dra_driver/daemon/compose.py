@@ -26,6 +26,7 @@ from dra_driver.daemon.http_endpoint import Check, HttpEndpoint
 from dra_driver.daemon.leader_loops import Loop, leader_loops
 from dra_driver.daemon.leadership import Leadership
 from dra_driver.daemon.liveness import Liveness
+from dra_driver.daemon.log_queue import LogQueue
 from dra_driver.daemon.logs import log_events
 from dra_driver.daemon.membership import Membership
 from dra_driver.daemon.metrics import Metrics
@@ -89,9 +90,11 @@ class Daemon(Struct, frozen=True):
     close: Callable[[], None]
 
 
-def compose(settings: Settings, *, log: FilteringBoundLogger, point: Point) -> Daemon:
+def compose(
+    settings: Settings, *, log: FilteringBoundLogger, lines: LogQueue, point: Point
+) -> Daemon:
     """Make all parts. No thread runs and no socket exists yet. Raises Fatal when a part cannot be made."""
-    metrics = Metrics()
+    metrics = Metrics(lines_dropped=lines.dropped, lines_waiting=lines.waiting)
     teller = Teller(log)
     observers: list[Observer] = [log_events(log), metrics, teller]
     deps = make_dependencies(settings, log, _fan_out(observers), point)

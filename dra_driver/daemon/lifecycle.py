@@ -14,7 +14,6 @@ releases them at the exit. So two processes never work on one device at the same
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,20 +28,47 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver import __version__
 from dra_driver.config.settings import Settings
 from dra_driver.daemon.compose import Daemon, compose
-from dra_driver.daemon.logs import make_logger, share_form
+from dra_driver.daemon.log_queue import LogQueue
+from dra_driver.daemon.logs import library_lines, make_logger, share_form
 from dra_driver.errors import Fatal
-from dra_driver.model.exit_codes import DONE, INTERRUPTED
+from dra_driver.model.exit_codes import DONE, INTERRUPTED, NOT_DONE
 from dra_driver.node.files import never
 
 GRACE_SECONDS = 5.0
 FIRST_SCAN_SECONDS = 2.0
 RECOVER_SECONDS = 5.0
+LOG_SECONDS = 1.0  # for the last lines, at the end
+STANDARD_ERROR = 2
 
 
 def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
     """Run until a signal arrives. Returns the exit code. Raises Fatal when the process cannot start."""
-    log = make_logger(level=settings.log.level, form=settings.log.format)
-    share_form(level=settings.log.level, form=settings.log.format)
+    lines = LogQueue(STANDARD_ERROR)
+    log = make_logger(level=settings.log.level, form=settings.log.format, file=lines)
+    share_form(level=settings.log.level, form=settings.log.format, file=lines)
+    lines.start(partial(_tell_missing, log))
+    code = NOT_DONE
+    try:
+        with library_lines(log):
+            code = _serve(settings, log, lines, point)
+    finally:
+        if not lines.end(seconds=LOG_SECONDS):
+            os._exit(code)  # nobody reads the log: the message of an error would wait for ever
+    return code
+
+
+def _tell_missing(log: FilteringBoundLogger, lines: int, since_start: int) -> None:
+    log.warning(
+        "log_lines_dropped",
+        lines=lines,
+        since_start=since_start,
+        next_step="the log was not read, or could not be written, for a while; see the container runtime and the disk of its logs",
+    )
+
+
+def _serve(
+    settings: Settings, log: FilteringBoundLogger, lines: LogQueue, point: Callable[[str], None]
+) -> int:
     # The start thread hands its results to the main thread in these lists; each gets at most one entry.
     composed: list[Daemon] = []
     failures: list[BaseException] = []
@@ -53,7 +79,7 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
 
     def start() -> None:
         try:
-            composed.append(compose(settings, log=log, point=point))
+            composed.append(compose(settings, log=log, lines=lines, point=point))
             startup(composed[0], log, fail)
         except BaseException:
             end_signal.wake()
@@ -71,9 +97,9 @@ def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
             log.info("stopping", signal=name)
         if not starting.ends_within(GRACE_SECONDS):
             log.warning("start_still_running", next_step=_LEFT_BEHIND)
-            _exit_now()
+            _exit_now(lines)
         if composed and not shutdown(composed[0], log):
-            _exit_now()
+            _exit_now(lines)
     if starting.error is not None:
         raise starting.error
     if failures:
@@ -181,9 +207,9 @@ def _busy_workers(deadline: float) -> tuple[str, ...]:
     return tuple(thread.name for thread in workers if thread.is_alive())
 
 
-def _exit_now() -> NoReturn:
+def _exit_now(lines: LogQueue) -> NoReturn:
     """Exit without waiting for threads. The code is 0: a signal requested the end, so this is no failure."""
-    sys.stderr.flush()
+    lines.end(seconds=LOG_SECONDS)
     os._exit(DONE)
 
 

@@ -6,7 +6,9 @@ Services report typed events (`model/events.py`). This module decides the name a
 
 import logging
 import sys
-from typing import assert_never
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TextIO, assert_never, cast
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
@@ -59,27 +61,64 @@ from dra_driver.model.events import (
 from dra_driver.model.printable import printable
 
 
-def make_logger(*, level: str, form: str) -> FilteringBoundLogger:
-    """Make a logger that writes to standard error. `form` is "json" or "console". The global state of `logging` does not change."""
+class LineFile(Protocol):
+    """Where a logger writes: standard error, or the `LogQueue` before it. Each call of `write` gets one whole line."""
+
+    def write(self, line: str, /) -> object:
+        """Write a line with its newline."""
+
+    def flush(self) -> None:
+        """Called after each line."""
+
+
+def make_logger(*, level: str, form: str, file: LineFile | None = None) -> FilteringBoundLogger:
+    """Make a logger that writes to `file`; None is standard error. `form` is "json" or "console". The global state of `logging` does not change."""
     processors, wrapper = _line_by_line(level, form)
     logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(
-            sys.stderr
-        ),  # one write call per line, so that lines of two threads do not mix
-        processors=processors,
-        wrapper_class=wrapper,
+        _line_logger(file), processors=processors, wrapper_class=wrapper
     )
     return logger
 
 
-def share_form(*, level: str, form: str) -> None:
+def share_form(*, level: str, form: str, file: LineFile) -> None:
     """Let `structlog.get_logger()` of a backend write as the daemon's own logger does: it would write to standard output otherwise."""
     processors, wrapper = _line_by_line(level, form)
     structlog.configure(
-        processors=processors,
-        wrapper_class=wrapper,
-        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+        processors=processors, wrapper_class=wrapper, logger_factory=lambda *_: _line_logger(file)
     )
+
+
+@contextmanager
+def library_lines(log: FilteringBoundLogger) -> Iterator[None]:
+    """Write what libraries tell `logging` (gRPC, urllib3, a backend) as lines of `log`, from WARNING on, inside the block."""
+    handler = _LibraryLines(log)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+class _LibraryLines(logging.Handler):
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+        except Exception:  # noqa: BLE001  the arguments of other people's code may not fit their text
+            text = str(record.msg)
+        level = logging.ERROR if record.levelno >= logging.ERROR else logging.WARNING
+        self._log.log(
+            level, "library_said", library=record.name, said=text, exc_info=record.exc_info
+        )
+
+
+def _line_logger(file: LineFile | None) -> structlog.WriteLogger:
+    # One write call per line, so that lines of two threads do not mix.
+    return structlog.WriteLogger(sys.stderr if file is None else cast("TextIO", file))
 
 
 def _line_by_line(level: str, form: str) -> tuple[list[Processor], type[FilteringBoundLogger]]:

@@ -2,10 +2,13 @@
 """Which Prometheus metrics does the driver have? They count the events that the log shows. docs/reference/metrics.md is made from here."""
 
 import platform
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from dra_driver import __version__
 from dra_driver.model.events import (
@@ -52,14 +55,44 @@ from dra_driver.model.events import (
     WorkEnded,
 )
 
+
+class _LinesDropped(Collector):
+    """A counter whose value the log's queue keeps, which is older than the metrics."""
+
+    def __init__(self, current: Callable[[], int]) -> None:
+        self._current = current
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counter."""
+        yield CounterMetricFamily(
+            "dra_driver_log_lines_dropped",
+            "Log lines that were dropped because the log was not read or could not be written",
+            self._current(),
+        )
+
+
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 35)
 
 
 class Metrics:
-    """All metrics of this process, in their own registry. An instance is an observer: it is called with each event."""
+    """All metrics of this process, in their own registry. An instance is an observer: it is called with each event.
 
-    def __init__(self) -> None:
+    `lines_dropped` and `lines_waiting` return the numbers of the log's queue; without one they are 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        lines_dropped: Callable[[], int] = lambda: 0,
+        lines_waiting: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.registry = CollectorRegistry()
+        self.registry.register(_LinesDropped(lines_dropped))
+        Gauge(
+            "dra_driver_log_lines_waiting",
+            "Log lines that are not written yet; a number that only grows means that nobody reads the log",
+            registry=self.registry,
+        ).set_function(lines_waiting)
         self._claims = {
             ClaimPrepared: self._claim_metrics("prepare", "NodePrepareResources"),
             ClaimUnprepared: self._claim_metrics("unprepare", "NodeUnprepareResources"),

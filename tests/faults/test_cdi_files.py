@@ -54,7 +54,9 @@ def test_touched_files_come_back_by_themselves(bed: Bed) -> None:
     touch(paths)
     assert len(bed.wrong(running=known)) >= len(paths)
     bed.settles(running=known)
-    assert bed.log().count("cdi_file_changed_by_somebody_else") == len(paths)
+    told = "cdi_file_changed_by_somebody_else"
+    wait_for(lambda: bed.log().count(told) >= len(paths), "a line for each")
+    assert bed.log().count(told) == len(paths)
 
 
 def test_touched_files_are_right_when_prepare_has_answered(bed: Bed) -> None:

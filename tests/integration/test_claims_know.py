@@ -83,7 +83,7 @@ def test_without_the_right_claims_are_prepared_and_the_node_says_so(stage_with: 
         return [event["reason"] for event in node.api.objects("events", namespace="default")]
 
     wait_for(lambda: "DeviceStatusForbidden" in reasons(), "the Event")
-    assert "device_status_forbidden" in node.log()
+    wait_for(lambda: "device_status_forbidden" in node.log(), "the line")
     assert told(node, ref) == []
 
 

@@ -67,6 +67,7 @@ def test_a_node_for_which_no_backend_is_named_has_no_devices_and_says_so(
     node.start_registered("--backend", "auto")
     (found,) = wait_for(node.slices, "the empty slice")
     assert not found["spec"].get("devices")
+    wait_for(lambda: "no_devices_found" in node.log(), "the line")
     told = [json.loads(line) for line in node.log().splitlines() if "no_devices_found" in line]
     assert [(line["level"], line["backend"]) for line in told] == [("warning", "nvidia")]
     assert "`dra-driver devices` says more" in told[0]["next_step"]

@@ -83,6 +83,7 @@ def test_hostile_claims_cost_nobody_else_anything(node: Stage) -> None:
     good = node.claim("good", ["gpu-5"], config=[config(HOSTILE[0], "other.example.com")])
     with pytest.raises(KubeletError, match=r"opaque\.parameters cannot be read"):
         node.kubelet.prepare(DRIVER, [*bad, good])
+    wait_for(lambda: len(told(node, "claim_not_prepared")) >= len(bad), "a line for each")
     refused = {line["claim_name"]: line["error"] for line in told(node, "claim_not_prepared")}
     assert sorted(refused) == [ref.name for ref in bad]
     assert all(f"get resourceclaims default/{name} at" in error for name, error in refused.items())

@@ -81,7 +81,7 @@ def test_a_rolling_update_keeps_claims_slices_and_one_leader(node: Stage, succes
     node.kubelet.claims[first.uid].prepared = False
     assert node.kubelet.prepare(DRIVER, [first]) == devices
     node.kubelet.prepare(DRIVER, [second])
-    assert "claim_prepared" in successor.log()
+    wait_for(lambda: "claim_prepared" in successor.log(), "the line")
 
     assert node.stop() == 0
     wait_for(lambda: leads(successor), "the second to lead")
@@ -119,7 +119,7 @@ def test_a_killed_process_leaves_no_socket_that_nobody_answers(
     node.kill()
     successor.start("--pod-uid", "uid-b")
     wait_for(lambda: successor.alive() and leads(successor), "the next to lead")
-    assert "killed_process_cleared_away" in successor.log()
+    wait_for(lambda: "killed_process_cleared_away" in successor.log(), "the line")
     assert not (node.kubelet.registry_dir / f"{DRIVER}-uid-a-reg.sock").exists()
     assert not (node.kubelet.plugins_dir / DRIVER / "dra-uid-a.sock").exists()
     node.kubelet.unprepare(DRIVER, [claim])

@@ -2,13 +2,14 @@
 """One line for each event, for machines and for people."""
 
 import json
+import logging
 import sys
 import typing
 
 import pytest
 import structlog
 
-from dra_driver.daemon.logs import log_events, make_logger, share_form
+from dra_driver.daemon.logs import library_lines, log_events, make_logger, share_form
 from dra_driver.model.events import (
     ApiAnswered,
     CgroupsNotFound,
@@ -286,7 +287,7 @@ def test_lines_below_the_level_are_not_written(capsys) -> None:
 def test_a_backend_that_asks_structlog_for_a_logger_writes_as_the_driver_does(capsys) -> None:
     log = structlog.get_logger(backend="a")
     try:
-        share_form(level="warning", form="json")
+        share_form(level="warning", form="json", file=sys.stderr)
         log.warning("usage_not_measured", device="gpu-0")
         log.info("below the level")
     finally:
@@ -301,6 +302,26 @@ def test_a_backend_that_asks_structlog_for_a_logger_writes_as_the_driver_does(ca
         "backend": "a",
         "device": "gpu-0",
     }
+
+
+def test_what_a_library_tells_python_s_logging_is_a_line_of_this_log(capsys) -> None:
+    log = make_logger(level="info", form="json")
+    with library_lines(log):
+        try:
+            {}["lost"]
+        except KeyError:
+            logging.getLogger("grpc._server").exception("Exception calling %s", "application")
+        # Not by way of its logger, because pytest has a handler that such a record ends.
+        record = logging.LogRecord("a", 35, "", 0, "%d", ("of another kind",), None)
+        logging.getLogger().handlers[-1].handle(record)
+        logging.getLogger("a").info("below")
+    logging.getLogger("a").debug("after")
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert "KeyError: 'lost'" in first.pop("exception")
+    del first["timestamp"], second["timestamp"]
+    pairs = {"event": "library_said", "level": "error", "library": "grpc._server"}
+    assert first == pairs | {"said": "Exception calling application"}
+    assert second == pairs | {"level": "warning", "library": "a", "said": "%d"}
 
 
 def test_an_error_line_carries_the_traceback(capsys) -> None:

@@ -148,6 +148,13 @@ def test_a_device_whose_health_is_not_known_any_more_has_no_value(status) -> Non
     assert samples(metrics) == empty
 
 
+def test_the_log_s_own_numbers_are_shown() -> None:
+    found = samples(Metrics(lines_dropped=lambda: 7, lines_waiting=lambda: 9))
+    assert found["dra_driver_log_lines_dropped_total"] == 7
+    assert found["dra_driver_log_lines_waiting"] == 9
+    assert samples(Metrics())["dra_driver_log_lines_dropped_total"] == 0
+
+
 def test_two_processes_parts_do_not_share_a_registry() -> None:
     one, two = Metrics(), Metrics()
     one(SliceLost("s", 1.0))
