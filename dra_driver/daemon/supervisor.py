@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens when a long-lived thread fails? Each has a name and a guard (`_guard`), so that no thread ends silently.
 
-Services catch the errors that they expect. The guard catches every other error: it logs and counts the error, waits, and runs
-the loop again. The pause grows with each failure, so that a broken loop does not use a whole core.
+Services catch the errors that they expect. The guard catches every other error, also the SystemExit of a backend: it logs and
+counts the error, waits, and runs the loop again. The pause grows with each failure, so that a broken loop does not use a whole core.
 """
 
 import time
@@ -59,7 +59,7 @@ class Supervisor:
             begun = self._clock()
             try:
                 run(self.stop)
-            except Exception as error:  # noqa: BLE001  this guard must log and count every error
+            except BaseException as error:  # noqa: BLE001  also SystemExit, which would end the thread without a word
                 if self._clock() - begun >= SOUND_SECONDS:
                     delay = FIRST_DELAY_SECONDS
                 self.report(name, error, delay)

@@ -88,7 +88,7 @@ class DraPlugin:
         except Temporary as error:
             late = pb.NodePrepareResourceResponse(error=self._not_done("prepare", refs, error))
             entries = {ref.uid: late for ref in refs}
-        except Exception as error:  # noqa: BLE001  an entry for each claim instead of an error for all
+        except BaseException as error:  # noqa: BLE001  an entry for each claim: gRPC does not answer after a SystemExit
             failed = pb.NodePrepareResourceResponse(error=self._internal("prepare", refs, error))
             entries = {ref.uid: failed for ref in refs}
         return pb.NodePrepareResourcesResponse(claims=entries)
@@ -108,7 +108,7 @@ class DraPlugin:
         except Temporary as error:
             late = pb.NodeUnprepareResourceResponse(error=self._not_done("unprepare", refs, error))
             entries = {ref.uid: late for ref in refs}
-        except Exception as error:  # noqa: BLE001  as above
+        except BaseException as error:  # noqa: BLE001  as above
             failed = pb.NodeUnprepareResourceResponse(
                 error=self._internal("unprepare", refs, error)
             )
@@ -135,7 +135,7 @@ class DraPlugin:
         )
         return _text(str(error))
 
-    def _internal(self, verb: str, refs: Sequence[ClaimRef], error: Exception) -> str:
+    def _internal(self, verb: str, refs: Sequence[ClaimRef], error: BaseException) -> str:
         self._log.error(
             "internal_error", call=verb, claims=[str(ref) for ref in refs], exc_info=error
         )

@@ -214,7 +214,7 @@ class Executor:
                 )
             )
         self._finished(future)
-        if error is None or isinstance(error, Exception):
+        if error is None or isinstance(error, Exception | SystemExit):
             return _ended(plan, future)
         raise error
 

@@ -96,7 +96,7 @@ class InventoryFeed:
                 next_step="the last inventory stays in force; it is tried again",
             )
             return False
-        except Exception:  # noqa: BLE001  the backend is other people's code, and must not end the driver
+        except (Exception, SystemExit):  # noqa: BLE001  the backend is other people's code, and must not end the thread
             self._log.exception(
                 "scan_failed_unexpectedly",
                 next_step="a fault of the backend; the last inventory stays in force",
@@ -124,7 +124,7 @@ class InventoryFeed:
             self._scan_patiently(stop)
             if stop.is_set():
                 return
-        # A backend that never reports changes ends its watch. This thread must not end: the process stops when one of its threads ends.
+        # A backend that never reports changes ends its watch. An end of this thread would look like a fault.
         stop.wait()
 
     def look(self, stop: Event) -> None:

@@ -98,7 +98,7 @@ class UsageSampler:
         taken = self._clock()
         try:
             found = dict(self._sources.usages[backend]())
-        except Exception as error:  # noqa: BLE001  the backend is other people's code, and must not end the thread
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the backend is other people's code, and must not end the thread
             self._complain(backend, error)
             return
         self._complained.discard(backend)
@@ -178,7 +178,7 @@ class UsageSampler:
             if self._wait(stop, SETTLE_SECONDS):
                 return
 
-    def _complain(self, what: str, error: Exception) -> None:
+    def _complain(self, what: str, error: BaseException) -> None:
         """Say it once, until it works again."""
         if what not in self._complained:
             self._log.warning(

@@ -252,3 +252,17 @@ def test_more_shares_than_a_device_has_capacity_for_are_refused(
     # As soon as there is room, the kubelet's next call succeeds.
     node.kubelet.unprepare(DRIVER, [first], pod="default/a")
     assert node.kubelet.prepare(DRIVER, [third], pod="default/b")[third.uid]
+
+
+def test_a_backend_that_calls_exit_ends_no_thread_and_leaves_no_call_without_an_answer(
+    node: Stage, install: Install
+) -> None:
+    install("Exits")
+    assert sorted(published(node, "exits")) == ["exits", "good"]
+    node.wait_for(lambda: "SystemExit: watch failed" in node.log(), "the watch fails")
+    node.wait_for(lambda: "SystemExit: scan failed" in node.log(), "the scan fails")
+    assert "SystemExit: no such device; this is a defect of the backend" in refused(
+        node, node.claim("one", ["exits"])
+    )
+    good = node.claim("two", ["good"])
+    assert node.kubelet.prepare(DRIVER, [good])[good.uid]

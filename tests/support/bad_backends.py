@@ -2,6 +2,7 @@
 """Backends with mistakes, for tests that install them beside the driver. The name of each device says what is wrong with it."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event
@@ -92,6 +93,33 @@ class Edits(Base):
             Device(name="declared"), "uuid-declared", declares=frozenset({"hooks", "LD_PRELOAD"})
         )
         return Inventory((*devices, declared, shared))
+
+
+class Exits(Base):
+    """Its code is the main function of a tool, which ends the process where it sees a fault: at first everywhere, then only for one device."""
+
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
+        self._exits = {"scan", "watch"}
+
+    def scan(self) -> Inventory:
+        self._exit("scan")
+        return Inventory((a_device("good"), a_device("exits")))
+
+    def watch(self, stop: Event) -> Iterator[None]:
+        self._exit("watch")
+        yield
+        stop.wait()
+
+    def configure(self, lease: Lease, /) -> ContainerEdits:
+        if lease.device == "exits":
+            sys.exit("no such device")
+        return super().configure(lease)
+
+    def _exit(self, verb: str) -> None:
+        if verb in self._exits:
+            self._exits.discard(verb)
+            sys.exit(f"{verb} failed")
 
 
 class Counters(Base):

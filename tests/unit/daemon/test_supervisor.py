@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """No thread dies silently, and none starts in a hot loop."""
 
+import sys
 from collections.abc import MutableMapping
 from threading import Event, current_thread
 from typing import Any
@@ -76,6 +77,24 @@ def test_a_thread_that_fails_is_told_and_starts_again_later_and_later(
         for number, delay in enumerate(pauses, start=1)
     ]
     assert len(captured.calls) == 8
+
+
+def test_an_exit_ends_no_thread_and_is_told(captured: CapturingLogger) -> None:
+    """The main function of a vendor's tool may call sys.exit, and Python ends a thread with it without a word."""
+    told, recovered, tries = Told(), Event(), []
+    supervisor = a_supervisor(captured, told, [])
+
+    def run(_stop: Event) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            sys.exit("nvmlInit failed")
+        recovered.set()
+
+    supervisor.start("inventory-acme", run)
+    assert recovered.wait(DEADLINE)
+    supervisor.end(seconds=DEADLINE)
+    assert told.events == [ThreadFailed("inventory-acme", "SystemExit: nvmlInit failed", 1.0)]
+    assert captured.calls[0].kwargs["event"] == "thread_error"
 
 
 def test_a_failure_after_a_long_good_run_is_the_first_again(captured: CapturingLogger) -> None:

@@ -42,7 +42,7 @@ NO_ANSWER = "internal error of the driver: no answer for this claim"
 class Answers:
     """Answers each call with what it was given, or raises it; remembers the claims of the call."""
 
-    def __init__(self, answer: Mapping[ClaimUid, Any] | Exception) -> None:
+    def __init__(self, answer: Mapping[ClaimUid, Any] | BaseException) -> None:
         self.answer = answer
         self.asked: list[ClaimRef] = []
 
@@ -50,7 +50,7 @@ class Answers:
         self, refs: Sequence[ClaimRef], *, until: float | None = None
     ) -> Mapping[ClaimUid, Any]:
         self.asked += refs
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
@@ -146,6 +146,14 @@ def test_text_that_is_no_unicode_reaches_the_kubelet_escaped() -> None:
     assert unprepare(Answers({ONE.uid: Refusal("cannot read \udcff.json")}), claim(ONE)) == {
         "uid-1": "cannot read \\udcff.json"
     }
+
+
+@pytest.mark.parametrize("call", [prepare, unprepare])
+def test_an_exit_of_the_thread_is_answered_too(call: Any) -> None:
+    entries = call(Answers(SystemExit("no such library")))
+    assert [getattr(entry, "error", entry) for entry in entries.values()] == [
+        "internal error of the driver: SystemExit: no such library; its log has the details"
+    ] * 2
 
 
 @pytest.mark.parametrize("call", [prepare, unprepare])

@@ -136,8 +136,10 @@ def test_a_permanent_error_is_not_tried_again(node: LocalNode) -> None:
     assert (str(result.error), tries) == ("no", ["gpu-0"])
 
 
-def test_a_foreign_error_is_permanent_and_keeps_its_cause(node: LocalNode) -> None:
-    cause = KeyError("x")
+@pytest.mark.parametrize("cause", [KeyError("x"), SystemExit("what a tool's main() does")])
+def test_a_foreign_error_is_permanent_and_keeps_its_cause(
+    node: LocalNode, cause: BaseException
+) -> None:
 
     def configure(lease: Lease) -> None:
         raise cause

@@ -30,7 +30,7 @@ class ScriptedBackend:
 
     def scan(self) -> Inventory:
         found = self.scans.pop(0)
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             raise found
         return found
 
@@ -107,6 +107,7 @@ def test_a_scan_that_fails_leaves_the_last_inventory_and_is_tried_again_after_gr
     [
         (Temporary("the library hangs"), "scan_failed"),
         (ZeroDivisionError("a fault of the backend"), "scan_failed_unexpectedly"),
+        (SystemExit("nvmlInit failed"), "scan_failed_unexpectedly"),
         (None, "scan_failed_unexpectedly"),
         ([], "scan_failed_unexpectedly"),
     ],

@@ -35,7 +35,7 @@ class Node:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.usage: Mapping[DeviceName, DeviceUsage] | Exception = {}
+        self.usage: Mapping[DeviceName, DeviceUsage] | BaseException = {}
         self.devices = (a_device("gpu-0"), a_device("gpu-1"))
         self.rows: tuple[PreparedClaim, ...] | Exception = ()
         self.containers: tuple[ContainerUse, ...] | Unknown = ()
@@ -66,7 +66,7 @@ class Node:
 
 
 def raised(answer):
-    if isinstance(answer, Exception):
+    if isinstance(answer, BaseException):
         raise answer
     return answer
 
@@ -98,7 +98,9 @@ def test_a_device_that_gives_no_value_keeps_its_last_one(node: Node) -> None:
     }
 
 
-@pytest.mark.parametrize("error", [Temporary("no answer"), ValueError("a fault of the backend")])
+@pytest.mark.parametrize(
+    "error", [Temporary("no answer"), ValueError("a fault of the backend"), SystemExit("a main()")]
+)
 def test_a_backend_that_fails_keeps_all_and_is_told_once(node: Node, capsys, error) -> None:
     node.usage = {GPU_0: HALF}
     node.sampler.sample("acme")
