@@ -2,7 +2,7 @@
 """In which order does the daemon start, serve and shut down? A comment at each step says why the order matters.
 
 The start runs on its own thread, because hardware and file systems may hang during the start, and the main thread must still
-react to a signal. The first SIGTERM or SIGINT starts the shutdown. The second one ends the process at once.
+react to a signal (`signals.py`). The first SIGTERM or SIGINT starts the shutdown. The second one ends the process at once.
 
 Shutdown deletes nothing that a claim or the cluster needs. Slices, CDI files and the state file stay: the pods continue to run,
 and the next process takes over.
@@ -13,14 +13,11 @@ releases them at the exit. So two processes never work on one device at the same
 """
 
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from threading import Lock, Thread, current_thread
 from threading import enumerate as all_threads
-from types import FrameType
 from typing import NoReturn
 
 from structlog.typing import FilteringBoundLogger
@@ -30,15 +27,15 @@ from dra_driver.config.settings import Settings
 from dra_driver.daemon.compose import Daemon, compose
 from dra_driver.daemon.log_queue import LogQueue
 from dra_driver.daemon.logs import library_lines, make_logger, share_form
+from dra_driver.daemon.signals import STANDARD_ERROR, signals, stack_dumps
 from dra_driver.errors import Fatal
-from dra_driver.model.exit_codes import DONE, INTERRUPTED, NOT_DONE
+from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.node.files import never
 
 GRACE_SECONDS = 5.0
 FIRST_SCAN_SECONDS = 2.0
 RECOVER_SECONDS = 5.0
 LOG_SECONDS = 1.0  # for the last lines, at the end
-STANDARD_ERROR = 2
 
 
 def serve(settings: Settings, *, point: Callable[[str], None] = never) -> int:
@@ -85,7 +82,7 @@ def _serve(
             end_signal.wake()
             raise
 
-    with _signals() as end_signal:
+    with stack_dumps(), signals() as end_signal:
         log.info(
             "starting", version=__version__, node=settings.node.name, driver=settings.node.driver
         )
@@ -250,59 +247,3 @@ class _Background:
                 failed = self._failed
             if failed is not None:
                 failed(error)
-
-
-class _EndSignal:
-    """Waits for the first signal. The second signal ends the process at once.
-
-    Python runs a signal handler in the main thread, between any two instructions. The main thread may hold a lock at that
-    moment. So the handler must take no lock, and so cannot use a logger or `threading.Event`. It only writes into a pipe.
-    """
-
-    def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-        self._number = 0
-
-    def take(self, number: int, _frame: FrameType | None) -> None:
-        if self._number:
-            os._exit(INTERRUPTED)
-        self._number = number
-        self.wake()
-
-    def wake(self) -> None:
-        """Let `wait` return."""
-        os.write(self._writer, b"!")
-
-    @property
-    def writer(self) -> int:
-        """The file descriptor of the pipe's writing end: a byte written to it lets `wait` return."""
-        return self._writer
-
-    def wait(self) -> str:
-        """Wait for the first signal. Returns its name, or "" if `wake` was called without a signal."""
-        os.read(self._reader, 1)
-        return signal.Signals(self._number).name if self._number else ""
-
-    def close(self) -> None:
-        os.close(self._reader)
-        os.close(self._writer)
-
-
-@contextmanager
-def _signals() -> Iterator[_EndSignal]:
-    """Handle SIGTERM and SIGINT inside the block. The former handlers are restored at its end."""
-    end_signal = _EndSignal()
-    before = {
-        number: signal.signal(number, end_signal.take) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    # The kernel may deliver a signal to another thread, or just before the main thread starts to read the pipe. In both cases the
-    # signal does not interrupt the read. But Python writes a byte to the wakeup descriptor, and this byte ends the read.
-    wakeup_before = signal.set_wakeup_fd(end_signal.writer, warn_on_full_buffer=False)
-    try:
-        yield end_signal
-    finally:
-        signal.set_wakeup_fd(wakeup_before)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        end_signal.close()

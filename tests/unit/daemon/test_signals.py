@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 
-from dra_driver.daemon.lifecycle import _signals
+from dra_driver.daemon.signals import signals
 from dra_driver.model.exit_codes import INTERRUPTED
 
 # The handler runs while the main thread is inside the logger, which has a lock.
 LOGGING = """
 import os, signal, sys
-from dra_driver.daemon.lifecycle import _signals
+from dra_driver.daemon.signals import signals
 from dra_driver.daemon.logs import make_logger
 
 class Stream:
@@ -26,7 +26,7 @@ class Stream:
 
 sys.stderr = Stream()
 log = make_logger(level="info", form="json")
-with _signals() as end_signal:
+with signals() as end_signal:
     log.info("serving")
     log.info("stopping", signal=end_signal.wait())
     print("ended")
@@ -35,7 +35,7 @@ with _signals() as end_signal:
 
 def test_the_first_signal_is_waited_for_and_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with _signals() as end_signal:
+    with signals() as end_signal:
         os.kill(os.getpid(), signal.SIGTERM)
         assert end_signal.wait() == "SIGTERM"
     assert signal.getsignal(signal.SIGTERM) is before
@@ -48,10 +48,19 @@ def test_a_signal_in_the_middle_of_a_log_line_stops_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
+def test_a_hangup_does_nothing_and_the_handlers_are_restored() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    with signals() as end_signal:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert end_signal.wait() == "SIGTERM"
+    assert signal.getsignal(signal.SIGHUP) is before
+
+
 def test_the_second_signal_leaves_at_once() -> None:
     script = (
-        "import os, signal\nfrom dra_driver.daemon.lifecycle import _signals\n"
-        "with _signals():\n for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n print('never')"
+        "import os, signal\nfrom dra_driver.daemon.signals import signals\n"
+        "with signals():\n for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n print('never')"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
@@ -62,11 +71,11 @@ def test_the_second_signal_leaves_at_once() -> None:
 def test_a_signal_that_another_thread_takes_is_noted_too() -> None:
     """The kernel may give it to any thread, and no waiting of the main thread is interrupted then."""
     script = (
-        "import signal, threading, time\nfrom dra_driver.daemon.lifecycle import _signals\n"
+        "import signal, threading, time\nfrom dra_driver.daemon.signals import signals\n"
         "def take():\n"
         "    while open('/proc/self/syscall').read().split()[0] == 'running': pass\n"  # until it waits
         "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
-        "with _signals() as end_signal:\n"
+        "with signals() as end_signal:\n"
         "    threading.Thread(target=take).start()\n"
         "    print(end_signal.wait())"
     )

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does the daemon do at a signal? SIGTERM and SIGINT end it, SIGQUIT shows where its threads are, and SIGHUP does nothing."""
+
+import faulthandler
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from dra_driver.model.exit_codes import INTERRUPTED
+
+STANDARD_ERROR = 2
+_HANGUP = bytes([signal.SIGHUP])  # what Python writes into the pipe at this signal
+
+
+class EndSignal:
+    """Waits for the first signal. The second signal ends the process at once.
+
+    Python runs a signal handler in the main thread, between any two instructions. The main thread may hold a lock at that
+    moment. So the handler must take no lock, and so cannot use a logger or `threading.Event`. It only writes into a pipe.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._number = 0
+
+    def take(self, number: int, _frame: FrameType | None) -> None:
+        """The handler of SIGTERM and SIGINT."""
+        if self._number:
+            os._exit(INTERRUPTED)
+        self._number = number
+        self.wake()
+
+    def wake(self) -> None:
+        """Let `wait` return."""
+        os.write(self._writer, b"!")
+
+    @property
+    def writer(self) -> int:
+        """The file descriptor of the pipe's writing end: a byte written to it lets `wait` return."""
+        return self._writer
+
+    def wait(self) -> str:
+        """Wait for the first signal. Returns its name, or "" if `wake` was called without a signal."""
+        while os.read(self._reader, 1) == _HANGUP:
+            pass
+        return signal.Signals(self._number).name if self._number else ""
+
+    def close(self) -> None:
+        """Close the pipe."""
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@contextmanager
+def signals() -> Iterator[EndSignal]:
+    """Handle SIGTERM and SIGINT inside the block, and let SIGHUP do nothing. The former handlers are restored at its end."""
+    end_signal = EndSignal()
+    before = {
+        number: signal.signal(number, end_signal.take) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    # Not SIG_IGN, which the processes of backends would inherit.
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: None)
+    # The kernel may deliver a signal to another thread, or just before the main thread starts to read the pipe. In both cases the
+    # signal does not interrupt the read. But Python writes a byte to the wakeup descriptor, and this byte ends the read.
+    wakeup_before = signal.set_wakeup_fd(end_signal.writer, warn_on_full_buffer=False)
+    try:
+        yield end_signal
+    finally:
+        signal.set_wakeup_fd(wakeup_before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        end_signal.close()
+
+
+@contextmanager
+def stack_dumps() -> Iterator[None]:
+    """Write the stacks of all threads to standard error: inside the block at each SIGQUIT, and at the end when the process crashes.
+
+    The C library's handler does it, not Python. So it works while a thread keeps Python's lock, and waits for no queue of the log.
+    """
+    faulthandler.enable(STANDARD_ERROR)
+    faulthandler.register(signal.SIGQUIT, STANDARD_ERROR)
+    try:
+        yield
+    finally:
+        faulthandler.unregister(signal.SIGQUIT)
