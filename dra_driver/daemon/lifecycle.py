@@ -14,7 +14,7 @@ releases them at the exit. So two processes never work on one device at the same
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock, Thread, current_thread
 from threading import enumerate as all_threads
@@ -28,6 +28,7 @@ from dra_driver.daemon.compose import Daemon, compose
 from dra_driver.daemon.log_queue import LogQueue
 from dra_driver.daemon.logs import library_lines, make_logger, share_form
 from dra_driver.daemon.signals import STANDARD_ERROR, signals, stack_dumps
+from dra_driver.daemon.uncaught import uncaught_errors
 from dra_driver.errors import Fatal
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.node.files import never
@@ -82,7 +83,8 @@ def _serve(
             end_signal.wake()
             raise
 
-    with stack_dumps(), signals() as end_signal:
+    uncaught = uncaught_errors(log, partial(_report, composed, log), partial(_leave, lines))
+    with stack_dumps(), signals() as end_signal, uncaught:
         log.info(
             "starting", version=__version__, node=settings.node.name, driver=settings.node.driver
         )
@@ -94,15 +96,24 @@ def _serve(
             log.info("stopping", signal=name)
         if not starting.ends_within(GRACE_SECONDS):
             log.warning("start_still_running", next_step=_LEFT_BEHIND)
-            _exit_now(lines)
+            _leave(lines, DONE)
         if composed and not shutdown(composed[0], log):
-            _exit_now(lines)
+            _leave(lines, DONE)
     if starting.error is not None:
         raise starting.error
     if failures:
         raise failures[0]
     log.info("ended")
     return DONE
+
+
+def _report(
+    composed: Sequence[Daemon], log: FilteringBoundLogger, thread: str, error: BaseException
+) -> None:
+    if composed:
+        composed[0].supervisor.report(thread, error)
+    else:  # there are no metrics yet
+        log.error("thread_error", thread=thread, exc_info=error)
 
 
 def startup(
@@ -204,10 +215,10 @@ def _busy_workers(deadline: float) -> tuple[str, ...]:
     return tuple(thread.name for thread in workers if thread.is_alive())
 
 
-def _exit_now(lines: LogQueue) -> NoReturn:
-    """Exit without waiting for threads. The code is 0: a signal requested the end, so this is no failure."""
+def _leave(lines: LogQueue, code: int = NOT_DONE) -> NoReturn:
+    """Exit without waiting for threads. The code is 0 if a signal requested the end: then this is no failure."""
     lines.end(seconds=LOG_SECONDS)
-    os._exit(DONE)
+    os._exit(code)
 
 
 class _Background:

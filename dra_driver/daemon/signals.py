@@ -11,7 +11,7 @@ from types import FrameType
 from dra_driver.model.exit_codes import INTERRUPTED
 
 STANDARD_ERROR = 2
-_HANGUP = bytes([signal.SIGHUP])  # what Python writes into the pipe at this signal
+_WAKE = b"!"  # Python itself writes the number of each signal that has a handler, and no signal has this one
 
 
 class EndSignal:
@@ -35,16 +35,16 @@ class EndSignal:
 
     def wake(self) -> None:
         """Let `wait` return."""
-        os.write(self._writer, b"!")
+        os.write(self._writer, _WAKE)
 
     @property
     def writer(self) -> int:
-        """The file descriptor of the pipe's writing end: a byte written to it lets `wait` return."""
+        """The file descriptor of the pipe's writing end: any byte written to it interrupts the read of `wait`."""
         return self._writer
 
     def wait(self) -> str:
         """Wait for the first signal. Returns its name, or "" if `wake` was called without a signal."""
-        while os.read(self._reader, 1) == _HANGUP:
+        while os.read(self._reader, 1) != _WAKE:
             pass
         return signal.Signals(self._number).name if self._number else ""
 

@@ -47,6 +47,13 @@ class CallCounts(Struct, frozen=True):
     moved_at: float
 
 
+class _Ticket(Struct):
+    """Whether a worker has begun a call, or its caller has given it up before. The mutex of `Calls` decides which."""
+
+    begun: bool = False
+    given_up: bool = False
+
+
 class Calls:
     """Runs the calls of the kind `name` on `workers` threads. `clock` gives the monotonic seconds of all deadlines here."""
 
@@ -103,11 +110,14 @@ class Calls:
             self._waiting += 1
 
     def _submit(self, work: Callable[[float], Result], until: float) -> "Future[Result]":
+        ticket = _Ticket()
         try:
-            return self._pool.submit(self._work, work, until)
+            return self._pool.submit(self._work, ticket, work, until)
         except RuntimeError as error:  # the process ends, or the system gives it no more threads
+            # The pool may have queued the work before it failed to start a thread, and another worker may take it.
             with self._mutex:
-                self._waiting -= 1
+                self._waiting -= not ticket.begun
+                ticket.given_up = True
             raise Temporary(
                 f"the {self.name} call was not begun: {error}; the kubelet tries again"
             ) from error
@@ -125,8 +135,11 @@ class Calls:
                 f"the {self.name} call was not begun: the driver ends; the kubelet tries again"
             ) from None
 
-    def _work(self, work: Callable[[float], Result], until: float) -> Result:
+    def _work(self, ticket: "_Ticket", work: Callable[[float], Result], until: float) -> Result:
         with self._mutex:
+            if ticket.given_up:
+                raise self._busy()  # nobody waits for it
+            ticket.begun = True
             self._waiting -= 1
             self._working += 1
             self._moved_at = self._clock()
