@@ -94,8 +94,7 @@ def compose(
     settings: Settings, *, log: FilteringBoundLogger, lines: LogQueue, point: Point
 ) -> Daemon:
     """Make all parts. No thread runs and no socket exists yet. Raises Fatal when a part cannot be made."""
-    metrics = Metrics(lines_dropped=lines.dropped, lines_waiting=lines.waiting)
-    teller = Teller(log)
+    teller, metrics = Teller(log), Metrics(lines_dropped=lines.dropped, lines_waiting=lines.waiting)
     observers: list[Observer] = [log_events(log), metrics, teller]
     deps = make_dependencies(settings, log, _fan_out(observers), point)
     # Two pools, so that reading a claim from the API server never waits for a slow device.
