@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
@@ -153,3 +153,31 @@ def test_a_call_that_waits_when_the_driver_ends_is_answered_at_once(bed: Bed) ->
     bed.calls.close()
     with pytest.raises(Temporary, match="not begun: the driver ends; the kubelet tries again"):
         waiting.result(HANG_SECONDS)
+
+
+def test_a_call_whose_worker_cannot_be_started_is_done_by_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pool queues the work before it starts a thread for it, so a worker finds it later."""
+    calls, begun, go_on, done = Calls("prepare", workers=2), Event(), Event(), []
+
+    def blocks(_until: float) -> str:
+        begun.set()
+        assert go_on.wait(HANG_SECONDS)
+        return "first"
+
+    def refuse(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with ThreadPoolExecutor(1) as caller:
+        first = caller.submit(calls.do, blocks, seconds_left=None)
+        assert begun.wait(HANG_SECONDS)
+        monkeypatch.setattr(Thread, "start", refuse)
+        with pytest.raises(Temporary, match="was not begun: can't start new thread"):
+            calls.do(lambda _until: done.append("second"), seconds_left=None)
+        go_on.set()
+        assert first.result(HANG_SECONDS) == "first"
+        assert calls.do(lambda _until: "third", seconds_left=None) == "third"
+    assert done == []
+    assert (calls.counts().waiting, calls.counts().working) == (0, 0)
+    calls.close()
