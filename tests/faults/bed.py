@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -49,6 +50,7 @@ from tests.support.invariants import (
     violations,
 )
 
+FORGOTTEN_SECONDS = 300.0
 MOMENT = "2026-01-01T00:00:00Z"
 PLACE = NodePlace(DriverName(DRIVER), PoolName(NODE))
 
@@ -454,8 +456,8 @@ class Bed(Stage):
         """Everybody's books, now; `known` are fields of the picture that only the test knows."""
         rows, owners = read_state(self.state_file)
         locks = self.state_file.parent / "locks"
-        # Those of devices and their hardware stay (node/lock.py).
-        strays = [path.name for path in locks.glob("claim-*") if nobody_holds(path)]
+        # Those of devices and their hardware stay, those of claims for a few seconds (node/lock.py).
+        strays = [path.name for path in locks.glob("claim-*") if _is_forgotten(path)]
         books: dict[str, Any] = {
             "place": PLACE,
             "boot_id": self.boot_id(),
@@ -499,6 +501,14 @@ def _consumer(uid: PodUid, name: str) -> dict[str, str]:
 def is_for_people(row: PreparedClaim) -> bool:
     """Whether a loss left no names of the pods that used a held claim, so that nobody but an admin can free it."""
     return row.held is not None and (row.users.pods is None or row.users.unnamed)
+
+
+def _is_forgotten(lock: Path) -> bool:
+    """Whether nobody has the lock, and its file is much older than files of free locks become."""
+    try:
+        return nobody_holds(lock) and time.time() - lock.stat().st_mtime > FORGOTTEN_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def nobody_holds(lock: Path) -> bool:
