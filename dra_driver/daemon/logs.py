@@ -74,9 +74,8 @@ class LineFile(Protocol):
 def make_logger(*, level: str, form: str, file: LineFile | None = None) -> FilteringBoundLogger:
     """Make a logger that writes to `file`; None is standard error. `form` is "json" or "console". The global state of `logging` does not change."""
     processors, wrapper = _line_by_line(level, form)
-    logger: FilteringBoundLogger = structlog.wrap_logger(
-        _line_logger(file), processors=processors, wrapper_class=wrapper
-    )
+    lazy = structlog.wrap_logger(_line_logger(file), processors=processors, wrapper_class=wrapper)
+    logger: FilteringBoundLogger = lazy.bind()  # otherwise each line would do that
     return logger
 
 
