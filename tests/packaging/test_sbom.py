@@ -2,17 +2,20 @@
 """Does the image's bill of materials say what is in it, in CycloneDX's own form, and does a build from one refuse all else?"""
 
 import hashlib
+import importlib.util
 import json
 import platform
 import re
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driverimage import cache, debian, image, sbom, wheels
+from driverimage import cache, debian, image, inside, sbom, wheels
 from driverimage.sbom import Component, Subject
 from driverimage.tree import ImageError
 
@@ -44,7 +47,7 @@ MUST = {
 # Field -> what its items, or its value, are.
 INSIDE = {
     "bom": {"components": "component", "dependencies": "dependency", "metadata": "metadata"},
-    "component": {"hashes": "hash", "properties": "property"},
+    "component": {"components": "component", "hashes": "hash", "properties": "property"},
     "metadata": {"component": "component", "properties": "property"},
 }
 OTHERS = {"bom": {"version"}, "dependency": {"dependsOn"}}
@@ -70,7 +73,11 @@ def faults(found: Any, kind: str = "bom", where: str = "") -> Iterator[str]:
 
 def reference_faults(found: Any) -> Iterator[str]:
     references = [found["metadata"]["component"]["bom-ref"]]
-    references += [entry["bom-ref"] for entry in found["components"]]
+    entries = [
+        *found["components"],
+        *chain(*(e.get("components", []) for e in found["components"])),
+    ]
+    references += [entry["bom-ref"] for entry in entries]
     if len({*references}) != len(references):
         yield "a bom-ref is there twice"
     if not (isinstance(found["version"], int) and found["version"] >= 1):
@@ -331,11 +338,45 @@ def test_layers_that_were_changed_on_disk_are_not_used(
 
 
 def test_a_wheel_is_known_by_its_own_bytes(tmp_path: Path) -> None:
-    (tmp_path / "typing_extensions-4.15.0-py3-none-any.whl").write_bytes(b"wheel")
-    digest = hashlib.sha256(b"wheel").hexdigest()
-    assert wheels.components(tmp_path) == [
-        Component("pypi", "typing-extensions", "4.15.0", "", digest)
-    ]
+    wheel = tmp_path / "typing_extensions-4.15.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("typing_extensions.py", "")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    found = wheels.components(tmp_path)
+    assert found == [Component("pypi", "typing-extensions", "4.15.0", "", digest)]
+    assert found[0].inside == ()
+
+
+def test_libraries_that_are_linked_into_a_wheel_are_told_with_the_versions_that_they_say(
+    tmp_path: Path,
+) -> None:
+    wheel = tmp_path / "grpcio-1.76.0-cp311-cp311-manylinux_2_17_x86_64.whl"
+    program = b"\0_ZN4absl12lts_20260526\0 deflate 1.3.1.1-motley Copyright\0third_party/boringssl-with-bazel/crypto/x.cc\0"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("grpc/cygrpc.cpython-311-x86_64-linux-gnu.so", program)
+        archive.writestr("grpc/__init__.py", "# third_party/re2/ is no program")
+    found = wheels.components(tmp_path)
+    assert sbom.load(sbom.dump(found))[0].inside == found[0].inside
+    document = the_document(*found)
+    assert list(faults(document)) == []
+    assert document["components"][0]["components"] == [
+        {"type": "library", "bom-ref": "pkg:pypi/grpcio@1.76.0#abseil-cpp", "name": "abseil-cpp", "version": "20260526", "purl": "pkg:generic/abseil-cpp@20260526"},
+        {"type": "library", "bom-ref": "pkg:pypi/grpcio@1.76.0#boringssl", "name": "boringssl", "purl": "pkg:generic/boringssl"},
+        {"type": "library", "bom-ref": "pkg:pypi/grpcio@1.76.0#zlib", "name": "zlib", "version": "1.3.1.1-motley", "purl": "pkg:generic/zlib@1.3.1.1-motley"},
+    ]  # fmt: skip
+    assert sbom.read(written(tmp_path / "image.cdx.json", *found)) == tuple(found)
+
+
+def test_the_wheels_of_this_environment_say_what_is_linked_into_them() -> None:
+    """If one of the traces is gone, a new release has another; correct TRACES."""
+    for module, names in {
+        "grpc._cython.cygrpc": ["abseil-cpp", "boringssl", "c-ares", "re2", "zlib"],
+        "re2._re2": ["abseil-cpp"],
+    }.items():
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        assert sorted(name for name, _ in inside.traces(Path(spec.origin).read_bytes())) == names
 
 
 CONTROL = """Package: tiny

@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -30,13 +30,18 @@ _NAMESPACE = uuid.UUID("a0a8a7bc-4b0c-5d0e-8d25-7b6a3f1f6f6e")  # of this projec
 
 @dataclass(frozen=True, slots=True, order=True)
 class Component:
-    """One package as it was fetched: a .deb ("deb/debian") or a wheel ("pypi"). Only the former names its architecture."""
+    """One package as it was fetched: a .deb ("deb/debian") or a wheel ("pypi"). Only the former names its architecture.
+
+    `inside` has the libraries that are linked into a wheel's programs, with their versions. It follows from the bytes of the wheel, so it
+    makes no package another one.
+    """
 
     kind: str
     name: str
     version: str
     architecture: str
     sha256: str
+    inside: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def purl(self) -> str:
@@ -68,7 +73,7 @@ def of_file(path: Path) -> str:
 def dump(components: Iterable[Component]) -> str:
     """Components as they are kept beside the layers that were made of them."""
     rows = [
-        [one.kind, one.name, one.version, one.architecture, one.sha256]
+        [one.kind, one.name, one.version, one.architecture, one.sha256, one.inside]
         for one in sorted(components)
     ]
     return json.dumps(rows)
@@ -76,7 +81,10 @@ def dump(components: Iterable[Component]) -> str:
 
 def load(text: str) -> tuple[Component, ...]:
     """What `dump` wrote."""
-    return tuple(Component(*row) for row in json.loads(text))
+    return tuple(
+        Component(*row, inside=tuple((name, version) for name, version in inside))
+        for *row, inside in json.loads(text)
+    )
 
 
 def document(subject: Subject, components: Sequence[Component], driver_sha256: str) -> bytes:
@@ -100,7 +108,7 @@ def document(subject: Subject, components: Sequence[Component], driver_sha256: s
 
 
 def _entry(component: Component) -> dict[str, object]:
-    return {
+    entry: dict[str, object] = {
         "type": "library",
         "bom-ref": component.purl,
         "name": component.name,
@@ -108,6 +116,17 @@ def _entry(component: Component) -> dict[str, object]:
         "purl": component.purl,
         "hashes": _hashes(component.sha256),
     }
+    within = [_linked(component.purl, *one) for one in component.inside]
+    return entry | ({"components": within} if within else {})
+
+
+def _linked(wheel: str, name: str, version: str) -> dict[str, object]:
+    """A library inside a wheel. No index of packages has it, and its version is left out where the program does not say it."""
+    purl = f"pkg:generic/{name}"
+    entry: dict[str, object] = {"type": "library", "bom-ref": f"{wheel}#{name}", "name": name}
+    if not version:
+        return entry | {"purl": purl}
+    return entry | {"version": version, "purl": f"{purl}@{quote(version, safe='')}"}
 
 
 def _driver(subject: Subject, sha256: str) -> dict[str, object]:

@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from driverimage import inside
 from driverimage.sbom import Component, of_file
 from driverimage.tree import File, ImageError, Tree
 
@@ -135,7 +136,14 @@ def project(wheel: Path) -> str:
 def components(folder: Path) -> list[Component]:
     """The wheels of a folder as a bill of materials has them."""
     return [
-        Component("pypi", project(wheel), wheel.name.split("-")[1], "", of_file(wheel))
+        Component(
+            "pypi",
+            project(wheel),
+            wheel.name.split("-")[1],
+            "",
+            of_file(wheel),
+            inside.libraries(wheel),
+        )
         for wheel in sorted(folder.glob("*.whl"))
     ]
 
