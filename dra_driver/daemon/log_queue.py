@@ -11,7 +11,7 @@ A process that is killed loses the lines in the queue: normally none, because ea
 import os
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import RLock, Thread
 
 from dra_driver.errors import Fatal
 
@@ -32,7 +32,8 @@ class LogQueue:
         self._tell: Callable[[int, int], None] = lambda _new, _all: None
         # `put` of this queue waits for nothing, and is safe even in the middle of another `put`. None ends the thread.
         self._queue: SimpleQueue[str | None] = SimpleQueue()
-        self._mutex = Lock()
+        # A thread may come back inside `write`: garbage is collected anywhere, and what is collected may log.
+        self._mutex = RLock()
         self._waiting_lines = self._waiting_characters = self._dropped = self._told = 0
         # From the first line that does not fit, until half of the queue is written: then the lines that are missing follow each other.
         self._full = False
@@ -50,14 +51,15 @@ class LogQueue:
 
     def write(self, line: str) -> None:
         """Queue a line, or drop and count it."""
+        characters = len(line)
         with self._mutex:
-            characters = self._waiting_characters + len(line)
-            if self._full or (self._waiting_lines and characters > self._limit):
+            more = self._waiting_characters + characters
+            if self._full or (self._waiting_lines and more > self._limit):
                 self._full = True
                 self._dropped += 1
                 return
             self._waiting_lines += 1
-            self._waiting_characters = characters
+            self._waiting_characters += characters
             self._queue.put(line)
 
     def flush(self) -> None:

@@ -108,7 +108,7 @@ class _LibraryLines(logging.Handler):
         try:
             text = record.getMessage()
         except Exception:  # noqa: BLE001  the arguments of other people's code may not fit their text
-            text = str(record.msg)
+            text = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
         level = logging.ERROR if record.levelno >= logging.ERROR else logging.WARNING
         self._log.log(
             level, "library_said", library=record.name, said=text, exc_info=record.exc_info

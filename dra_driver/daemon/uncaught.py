@@ -31,14 +31,16 @@ def uncaught_errors(
         error = ended.exc_value or ended.exc_type()
         report(_name(ended.thread), error)
         if _is_in(ended.exc_traceback, _SERVING):
-            log.error(
-                "socket_not_served",
-                error=f"the thread that takes the calls of a socket has ended: {type(error).__name__}: {error}",
-                found=threads_and_limits(),
-                next_step="the process ends, and the kubelet starts it again; if a thread could not be started, raise the limit of pids: "
-                "podPidsLimit of the kubelet, or pids.max of the container",
-            )
-            end()
+            try:
+                log.error(
+                    "socket_not_served",
+                    error=f"the thread that takes the calls of a socket has ended: {type(error).__name__}: {error}",
+                    found=threads_and_limits(),
+                    next_step="the process ends, and the kubelet starts it again; if a thread could not be started, raise the limit of pids: "
+                    "podPidsLimit of the kubelet, or pids.max of the container",
+                )
+            finally:
+                end()
 
     before = threading.excepthook
     threading.excepthook = hook
@@ -50,6 +52,13 @@ def uncaught_errors(
 
 def threads_and_limits(process: Path = PROCESS, cgroups: Path = CGROUPS) -> str:
     """Return how many threads this process has, and which limits it can see. Limits of a pod or a node are not visible in a container."""
+    try:
+        return _threads_and_limits(process, cgroups)
+    except OSError as error:  # no file descriptor is left either
+        return f"the threads cannot be counted: {error.strerror}"
+
+
+def _threads_and_limits(process: Path, cgroups: Path) -> str:
     threads = len(list((process / "task").iterdir()))
     seen = [f"RLIMIT_NPROC is {_limit(resource.getrlimit(resource.RLIMIT_NPROC)[0])}"]
     for line in (process / "cgroup").read_text().splitlines():

@@ -171,6 +171,9 @@ class Transport:
         with self._lock:
             if self._pool is not None:
                 self._pool.clear()
+                door, _ = self._door
+                if isinstance(door, urllib3.HTTPConnectionPool):
+                    door.close()
 
     def _attempt(self, exchange: Exchange, deadline: float) -> tuple[int, Mapping[str, str], bytes]:
         left = max(0.001, deadline - self._clock())

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from dra_driver.errors import DriverError, Temporary
@@ -69,8 +69,11 @@ class Locks:
     def tidy(self) -> None:
         """Remove the files of released locks, but of hardware. The file of a lock that somebody has again stays until he releases it."""
         for _ in range(len(self._left)):
-            with suppress(DriverError):
-                _remove_free(self._left.pop())
+            path = self._left.pop()
+            try:
+                _remove_free(path)
+            except (OSError, DriverError):
+                self._left.add(path)
 
     def clear_leftovers(self) -> None:
         """Remove the lock files of killed processes. The files of locks that a process has stay."""
@@ -105,6 +108,7 @@ class Locked(Temporary):
 def _remove_free(path: Path) -> None:
     taken = take(path)
     if isinstance(taken, int):
+        _name_holder(taken, "removing this file")
         # Remove the file before the lock is released: the next process with this lock sees that the path lost the file.
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -140,10 +144,12 @@ def open_lock(path: Path) -> int:
 def take(path: Path, opened: Callable[[Path], int] = open_lock) -> int | str:
     """Try once to take the lock. Returns a file descriptor that has the lock until it is closed, or the text of the lock's owner."""
     handle = opened(path)
-    if try_lock(handle) and leads_to(path, handle):
-        return handle
-    holder = os.pread(handle, 1000, 0).decode("utf-8", "replace")
-    os.close(handle)
+    with ExitStack() as unless_locked:
+        unless_locked.callback(os.close, handle)
+        if try_lock(handle) and leads_to(path, handle):
+            unless_locked.pop_all()
+            return handle
+        holder = os.pread(handle, 1000, 0).decode("utf-8", "replace")
     return holder or "a process that did not give its name"
 
 

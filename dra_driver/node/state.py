@@ -158,11 +158,14 @@ class StateStore:
         self.boot_id = boot_id
         self._point = point
         self._busy_seconds = busy_seconds
+        self._has_log = False
         self._mutex = threading.Lock()
         # Every process that has the file open has a shared lock on the guard. To set the file aside, it needs the exclusive lock.
         self._guard, alone = _open_guard(path)
         try:
             self._db = self._open(alone=alone)
+            if alone:
+                _note_boot(self._guard, boot_id)
             fcntl.flock(self._guard, fcntl.LOCK_SH)
         except BaseException:
             os.close(self._guard)
@@ -197,7 +200,8 @@ class StateStore:
 
     @contextmanager
     def _synchronous(self, commit: str) -> Iterator[None]:
-        if commit not in _MAY_BE_LOST_WITH_THE_BOOT:
+        # A rollback journal that was not forced to the disk can damage the file itself.
+        if commit not in _MAY_BE_LOST_WITH_THE_BOOT or not self._has_log:
             yield
             return
         self._db.execute("PRAGMA synchronous = NORMAL")
@@ -230,14 +234,17 @@ class StateStore:
     def _connect(self, *, alone: bool) -> sqlite3.Connection:
         close_files(self.path)
         # Only the first process can check whether the log is whole. A later process finds the log that the first one has accepted.
-        seen = look_at_log(self.path) if alone else None
+        # Nor after a power cut, which may have lost the end of the log: then only the commit of a preparation is missing.
+        checked = alone and _boot_noted(self._guard) in ("", _note_of(self.boot_id))
+        seen = look_at_log(self.path) if checked else None
         db = sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         try:
             _check_reader(db, self.path)
             # On a filesystem without WAL, SQLite keeps the rollback journal and returns that mode.
-            db.execute("PRAGMA journal_mode = WAL").fetchone()
+            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+            self._has_log = mode == "wal"
             db.execute("PRAGMA synchronous = FULL")
             if seen is not None:
                 _check_log(db, self.path, seen)
@@ -296,6 +303,27 @@ def _open_guard(path: Path) -> tuple[int, bool]:
         if leads_to(guard, handle):
             return handle, alone
         os.close(handle)
+
+
+def _note_of(boot_id: str) -> str:
+    # `cleanup` shows it as the name of who has the guard.
+    return f"a driver process of boot {boot_id}"
+
+
+def _boot_noted(guard: int) -> str:
+    """Return the note of the boot in which the state was opened last; empty if no driver has written one."""
+    return os.pread(guard, 200, 0).decode("utf-8", "replace")
+
+
+def _note_boot(guard: int, boot_id: str) -> None:
+    note = _note_of(boot_id)
+    if _boot_noted(guard) != note:
+        try:
+            os.ftruncate(guard, 0)
+            os.pwrite(guard, note.encode(), 0)
+            os.fsync(guard)  # the note has to survive the power cut for which it is made
+        except OSError as error:
+            raise translated(error, "cannot write the boot ID beside the state file") from error
 
 
 def _check(db: sqlite3.Connection) -> None:

@@ -10,8 +10,8 @@ two cases:
 * The index of the log (-shm), as the last process left it, has frames that are not yet in the main file; and it has more frames
   than SQLite accepted, or other salts than the log.
 
-If a process is killed during a commit, neither case happens. After a power cut both may happen, but then the boot is a new one,
-and every claim is prepared again anyway. Layout: SQLite, "WAL-mode File Format".
+If a process is killed during a commit, neither case happens. A power cut may cause both: the -shm can reach the disk before the last
+frames, which wait for no disk (`StateStore`). So the log is not checked in the first start after a boot. Layout: SQLite, "WAL-mode File Format".
 """
 
 import struct

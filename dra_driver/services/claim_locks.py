@@ -53,6 +53,9 @@ class ClaimLocks:
                     self._taken[uid] = taken.pop_all()
         return missed
 
+    def __len__(self) -> int:
+        return len(self._taken)
+
     def holds(self, uid: ClaimUid) -> bool:
         """Whether this call still has the lock of the claim."""
         return uid in self._taken

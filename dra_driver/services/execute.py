@@ -163,14 +163,14 @@ class Executor:
     ) -> Mapping[ClaimUid, Result]:
         """Do the work of all plans in parallel. Returns the result for each claim, by `until` (a time of the clock).
 
-        With `may_hang` somebody else answers for this thread if it is not back in time. Then it does the work of a single plan itself,
+        With `may_hang` somebody else answers for this thread if it is not back in time, and no other claim waits for it. Then it does the work of a single plan itself,
         which saves waking another thread and waiting for it; a few calls may do so at a time.
 
         For work that is not done by `until`, the error is a Temporary, and the work goes on. When such work ends, its thread calls
         the function that `late(plan)` returned, with the result. One thread does all quick work, because
         starting a thread for each plan takes longer than the work. Slow work gets its own thread.
         """
-        waiting: deque[Callable[[], None]] = deque()
+        waiting: _Waiting = deque()
         running = [(plan, self._start(plan, until, waiting)) for plan in plans]
         several = len(waiting) > 1
         if may_hang and not several and self._here.acquire(blocking=False):
@@ -179,11 +179,12 @@ class Executor:
             finally:
                 self._here.release()
         elif waiting:
-            self._pool.submit(_do_all, waiting)
+            self._submit(waiting)
         if several:
             wait([future for _, future in running], timeout=QUICK_SECONDS)
             for _ in range(len(waiting)):
-                self._pool.submit(_do_all, waiting)
+                with suppress(RuntimeError):  # no more threads: those that run do the rest
+                    self._pool.submit(_do_all, waiting)
         return {plan.claim.uid: self._result(plan, future, until, late) for plan, future in running}
 
     def unfinished(self) -> tuple[ClaimRef, ...]:
@@ -191,11 +192,24 @@ class Executor:
         with self._mutex:
             return tuple(self._unfinished.values())
 
-    def _start(self, plan: Plan, until: float, waiting: deque[Callable[[], None]]) -> "_Work":
+    def _submit(self, waiting: "_Waiting") -> None:
+        try:
+            self._pool.submit(_do_all, waiting)
+        except RuntimeError as error:  # the process ends, or the system gives it no more threads
+            # The pool may have queued the work all the same. Whoever takes it then finds only what this has not taken: the claims'
+            # locks are about to be released, and nothing may be done later without them.
+            with suppress(IndexError):
+                while True:
+                    future, _ = waiting.popleft()
+                    future.set_exception(
+                        Temporary(f"the work was not begun: {error}; the kubelet tries again")
+                    )
+
+    def _start(self, plan: Plan, until: float, waiting: "_Waiting") -> "_Work":
         future: _Work = Future()
         with self._mutex:
             self._unfinished[future] = plan.claim
-        waiting.append(partial(_settle, future, partial(self._do, plan, until)))
+        waiting.append((future, partial(self._do, plan, until)))
         return future
 
     def _finished(self, future: "_Work") -> None:
@@ -267,16 +281,17 @@ class Executor:
         return answer
 
 
-def _do_all(waiting: deque[Callable[[], None]]) -> None:
+_Work = Future[tuple[object, ...]]
+_Waiting = deque[tuple[_Work, Callable[[], tuple[object, ...]]]]
+
+
+def _do_all(waiting: _Waiting) -> None:
     while True:
         try:
-            do = waiting.popleft()
+            future, work = waiting.popleft()
         except IndexError:
             return  # other threads took the rest
-        do()
-
-
-_Work = Future[tuple[object, ...]]
+        _settle(future, work)
 
 
 def _settle(future: _Work, work: Callable[[], tuple[object, ...]]) -> None:

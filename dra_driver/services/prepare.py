@@ -285,7 +285,9 @@ class PrepareClaims:
             return {}
         parts = self._parts
         late = finish_late(parts, locks, until)
-        results = parts.executor.work(plans, until=until, late=late, may_hang=self._may_hang)
+        # A hang would keep the locks and the answers of the other claims of this call too.
+        may_hang = self._may_hang and len(locks) == 1
+        results = parts.executor.work(plans, until=until, late=late, may_hang=may_hang)
         errors = finish(parts, [(plan, results[plan.claim.uid]) for plan in plans], until)
         return {plan.claim.uid: _answer(plan, errors[plan.claim.uid]) for plan in plans}
 

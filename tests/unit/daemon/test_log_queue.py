@@ -135,3 +135,23 @@ def test_without_a_thread_the_start_says_what_to_raise(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(Fatal, match="raise the limit of processes and threads"):
         bed.queue.start(bed.tell)
+
+
+def test_a_line_may_be_written_while_a_line_is_written(bed: Bed) -> None:
+    """As when garbage is collected there, and what is collected logs."""
+    queue = bed.queue._queue
+
+    class Collecting:
+        def put(self, line: str) -> None:
+            if line == "outer\n":
+                bed.queue.write("inner\n")
+            queue.put(line)
+
+    bed.queue._queue = Collecting()
+    bed.queue.write("outer\n")
+    bed.queue._queue = queue
+    assert bed.queue.waiting() == 2
+    bed.queue.start(bed.tell)
+    assert bed.read_until("outer\n") == "inner\nouter\n"
+    assert bed.queue.end(seconds=DEADLINE)
+    assert bed.queue.waiting() == 0

@@ -304,6 +304,13 @@ def test_a_backend_that_asks_structlog_for_a_logger_writes_as_the_driver_does(ca
     }
 
 
+class Unspeakable:
+    """A message whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 def test_what_a_library_tells_python_s_logging_is_a_line_of_this_log(capsys) -> None:
     log = make_logger(level="info", form="json")
     with library_lines(log):
@@ -314,14 +321,17 @@ def test_what_a_library_tells_python_s_logging_is_a_line_of_this_log(capsys) -> 
         # Not by way of its logger, because pytest has a handler that such a record ends.
         record = logging.LogRecord("a", 35, "", 0, "%d", ("of another kind",), None)
         logging.getLogger().handlers[-1].handle(record)
+        unspeakable = logging.LogRecord("a", 35, "", 0, Unspeakable(), (), None)
+        logging.getLogger().handlers[-1].handle(unspeakable)
         logging.getLogger("a").info("below")
     logging.getLogger("a").debug("after")
-    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    first, second, third = map(json.loads, capsys.readouterr().err.splitlines())
     assert "KeyError: 'lost'" in first.pop("exception")
     del first["timestamp"], second["timestamp"]
     pairs = {"event": "library_said", "level": "error", "library": "grpc._server"}
     assert first == pairs | {"said": "Exception calling application"}
     assert second == pairs | {"level": "warning", "library": "a", "said": "%d"}
+    assert third["said"] == "Unspeakable"
 
 
 def test_an_error_line_carries_the_traceback(capsys) -> None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """No thread ends silently, and a socket whose thread has ended is noticed. The server is a real one, on a real socket."""
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from threading import Event, Thread
 
@@ -11,6 +13,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from dra_driver.daemon import uncaught
 from dra_driver.daemon.uncaught import threads_and_limits, uncaught_errors
 from dra_driver.kubelet.health_check import HealthCheck
 from dra_driver.kubelet.pb import grpc_health_v1_pb2 as pb
@@ -105,3 +108,25 @@ def test_the_limits_of_both_versions_of_cgroups_are_found(
     assert found.endswith(f", {limit} is 44")
     limit.unlink()
     assert "pids.max" not in threads_and_limits(tmp_path, tmp_path)
+
+
+def test_what_cannot_be_counted_ends_the_process_all_the_same(
+    bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (
+        threads_and_limits(tmp_path / "none")
+        == "the threads cannot be counted: No such file or directory"
+    )
+
+    def failing() -> str:
+        raise ValueError("no descriptors")
+
+    monkeypatch.setattr(uncaught, "threads_and_limits", failing)
+    monkeypatch.setattr(uncaught, "_SERVING", __name__)
+    monkeypatch.setattr(sys, "stderr", StringIO())  # Python tells of an error in the hook
+
+    def serve() -> None:
+        raise RuntimeError("can't start new thread")
+
+    run(serve)
+    assert bed.told == ["serve: RuntimeError: can't start new thread", "end"]

@@ -543,3 +543,12 @@ def test_an_attempt_without_an_answer_is_told_as_unreachable(time: Time) -> None
         transport.request(CREATE)
     assert told == [ApiAnswered("create", "nodes", "unreachable")]
     transport.close()
+
+
+def test_a_close_ends_the_idle_connection(make_transport: MakeTransport, api: FakeApi) -> None:
+    transport = make_transport(Connection(api.url))
+    assert transport.request(NODES)["kind"] == "NodeList"
+    door, _ = transport._door
+    (connection,) = [one for one in door.pool.queue if one is not None]
+    transport.close()
+    assert connection.sock is None

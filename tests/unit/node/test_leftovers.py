@@ -286,7 +286,7 @@ def test_whoever_holds_a_lock_or_the_state_is_at_work(files: NodeFiles, root: Pa
     with Locks(files.lock_dir).locked(["leader"], until=0, purpose="leading"):
         assert files.at_work() == (
             f"process {os.getpid()}, leading holds {root}/plugin/locks/leader.lock",
-            f"a process that does not give its name holds {root}/plugin/state.db.guard",
+            f"a driver process of boot boot-1 holds {root}/plugin/state.db.guard",
         )
         with pytest.raises(Permanent) as caught, files.alone():
             pass

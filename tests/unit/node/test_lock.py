@@ -74,6 +74,10 @@ def test_a_file_that_cannot_be_removed_keeps_no_other_one(
     (folder / "claim-1.lock").symlink_to("elsewhere")
     locks.tidy()
     assert [path.name for path in folder.iterdir()] == ["claim-1.lock"]
+    (folder / "claim-1.lock").unlink()
+    (folder / "claim-1.lock").touch()
+    locks.tidy()  # it is not forgotten
+    assert list(folder.iterdir()) == []
 
 
 def test_files_are_removed_while_the_process_runs(
@@ -285,3 +289,20 @@ def test_a_shorter_name_leaves_nothing_of_a_killed_holders_longer_one(tmp_path: 
     path.write_text("process 1, preparing something with a very long name " * 3)
     with Locks(tmp_path).locked(["a"], until=0, purpose="x"):
         assert path.read_text() == f"process {os.getpid()}, x"
+
+
+def test_a_lock_that_cannot_be_looked_at_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.lock"
+
+    def failing(_path: Path, _handle: int) -> bool:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lock, "leads_to", failing)
+        with pytest.raises(OSError, match="Input/output"):
+            lock.take(path)
+    taken = lock.take(path)
+    assert isinstance(taken, int)
+    os.close(taken)

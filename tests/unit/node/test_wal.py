@@ -12,7 +12,7 @@ import pytest
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.node.state import StateStore
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
-from dra_driver.testing.builders import a_ref
+from dra_driver.testing.builders import a_ref, a_uid
 
 PAGE, FRAME = 4096, 4096 + 24
 
@@ -83,6 +83,35 @@ def test_a_log_that_lost_a_commit_is_damage(
     copy = shutil.copytree(killed, tmp_path / "copy")
     loss(copy)
     assert opened(copy / "state.db") == (set(), True)
+
+
+@pytest.mark.parametrize("how", ["index before the log", "torn"])
+def test_a_power_cut_costs_the_last_preparations_only(tmp_path: Path, how: str) -> None:
+    """The commit of a preparation waits for no disk, so the index may be there without it, or a later one without an earlier one."""
+    home, cut = tmp_path / "home", tmp_path / "cut"
+    with closing(StateStore(home / "state.db", boot_id="boot-1")) as store:
+        with store.transaction("started") as transaction:
+            transaction.start(a_row("one"))
+        there = (home / "state.db-wal").stat().st_size
+        for text in ("{}", "{ }"):
+            with store.transaction("prepared") as transaction:
+                transaction.set_prepared(a_uid("one"), text)
+        shutil.copytree(home, cut)
+    log = cut / "state.db-wal"
+    content = log.read_bytes()
+    if how == "torn":
+        log.write_bytes(content[:there] + bytes(FRAME) + content[there + FRAME :])
+        (cut / "state.db-shm").unlink()
+    else:
+        log.write_bytes(content[:there])
+    same_boot = shutil.copytree(cut, tmp_path / "same-boot")
+    assert opened(same_boot / "state.db") == (set(), True)  # nothing but damage does that
+    for _ in range(2):
+        with closing(StateStore(cut / "state.db", boot_id="boot-2")) as store:
+            assert store.quarantined is None
+            with store.reading() as state:
+                (row,) = state.all_claims()
+            assert (row.ref.name, row.cdi_spec) == ("one", a_row("one").cdi_spec)
 
 
 def append(path: Path, more: bytes) -> None:

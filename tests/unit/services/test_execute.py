@@ -3,9 +3,12 @@
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from threading import Barrier, Event, Semaphore, Thread, current_thread
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.ids import DeviceName
@@ -14,14 +17,16 @@ from dra_driver.model.plan import (
     ConfigureDevice,
     MarkPrepared,
     Plan,
+    Refusal,
     RemoveCdiSpec,
     ResetDevice,
     ShowUnused,
     WriteCdiSpec,
 )
 from dra_driver.model.presence import Alive
-from dra_driver.services.execute import FAILPOINTS, HERE_LIMIT, Result, StillUsed
-from dra_driver.testing.builders import a_claim, a_pod, a_ref, an_edit
+from dra_driver.services.execute import FAILPOINTS, HERE_LIMIT, Executor, Result, StillUsed
+from dra_driver.services.prepare import PrepareClaims
+from dra_driver.testing.builders import a_claim, a_pod, a_ref, a_result, an_edit
 from tests.support.local_node import LocalNode, ManualClock
 
 DEADLINE = 300  # seconds, against hanging only
@@ -320,3 +325,48 @@ def test_a_plan_ends_where_it_cannot_be_shown_that_nothing_uses_the_devices(
     assert isinstance(result.error, StillUsed)
     assert str(result.error) == "pod pod-claim still runs: one process"
     assert [call[0] for call in node.backend_calls] == ["configure"]
+
+
+class FewThreads(ThreadPoolExecutor):
+    """Queues what it is given, and then has no thread for it, as Python does at a limit of threads."""
+
+    def submit(self, *work: object) -> Future:  # type: ignore[override]
+        super().submit(*work)
+        raise RuntimeError("can't start new thread")
+
+
+def test_work_that_got_no_thread_is_not_done_later(node: LocalNode) -> None:
+    """Its claim has no lock by then."""
+    done: list[DeviceName] = []
+    gate = Event()
+    with FewThreads(1) as pool:
+        with suppress(RuntimeError):
+            pool.submit(gate.wait, DEADLINE)
+        executor = Executor(
+            replace(
+                node.parts.executor._hands,
+                configure=lambda lease, _until: done.append(lease.device),
+            ),
+            pool,
+        )
+        plans = [on_device("gpu-0"), on_device("gpu-1")]
+        results = executor.work(plans, until=1e9, late=never_late)
+        assert executor.unfinished() == ()
+        gate.set()
+    assert done == []
+    for result in results.values():
+        assert isinstance(result.error, Temporary)
+        assert "can't start new thread" in str(result.error)
+
+
+def test_only_a_call_with_one_claim_does_the_work_itself(new_node: NewNode) -> None:
+    """A hang would keep the other claims of the call locked too, even those that are Prepared already."""
+    threads: list[str] = []
+    node = new_node()
+    node.configure = lambda _lease: threads.append(current_thread().name)
+    one, two = node.add(a_claim("one"), a_claim("two", results=[a_result("gpu-1")]))
+    prepare = PrepareClaims(node.parts, node._fetch, node.workers, may_hang=True)
+    assert not isinstance(prepare((one,))[one.uid], Refusal)
+    assert threads == [current_thread().name]
+    assert not isinstance(prepare((one, two))[two.uid], Refusal)
+    assert threads[1] != current_thread().name
