@@ -171,9 +171,9 @@ class Transport:
         with self._lock:
             if self._pool is not None:
                 self._pool.clear()
-                door, _ = self._door
-                if isinstance(door, urllib3.HTTPConnectionPool):
-                    door.close()
+                # Whoever sends a request in this moment ends it; then nobody has the connections any more. A later one gets a new pool.
+                self._pool = None
+                del self._door
 
     def _attempt(self, exchange: Exchange, deadline: float) -> tuple[int, Mapping[str, str], bytes]:
         left = max(0.001, deadline - self._clock())

@@ -3,6 +3,7 @@
 
 import base64
 import contextlib
+import gc
 import socket
 import socketserver
 import ssl
@@ -548,7 +549,11 @@ def test_an_attempt_without_an_answer_is_told_as_unreachable(time: Time) -> None
 def test_a_close_ends_the_idle_connection(make_transport: MakeTransport, api: FakeApi) -> None:
     transport = make_transport(Connection(api.url))
     assert transport.request(NODES)["kind"] == "NodeList"
-    door, _ = transport._door
+    door, _ = transport._current_door()
     (connection,) = [one for one in door.pool.queue if one is not None]
     transport.close()
+    assert connection.sock is not None  # a thread has it still
+    del door
+    gc.collect()
     assert connection.sock is None
+    assert transport.request(NODES)["kind"] == "NodeList"
