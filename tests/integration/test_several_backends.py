@@ -15,6 +15,7 @@ from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DRIVER, Child, Stage, start_program, wait_for
 
 MODULE = '''
+import dataclasses
 from msgspec.structs import replace
 
 from msgspec import structs
@@ -52,7 +53,7 @@ class Acme(SimulatedBackend):
         ))
 
     def configure(self, lease, /):
-        return super().configure(replace(lease, device=lease.device.replace(self.prefix, "gpu")))
+        return super().configure(dataclasses.replace(lease, device=lease.device.replace(self.prefix, "gpu")))
 '''
 DOCUMENT = """
 apiVersion: config.dra-driver.dev/v1alpha1
