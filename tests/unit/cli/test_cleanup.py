@@ -107,7 +107,7 @@ def test_a_running_process_is_not_overridden(
         assert main([*arguments, "--force"]) == 4
     first, last = capsys.readouterr().err.splitlines()
     assert first == (
-        f"dra-driver: refused: a process that does not give its name holds {root}/state/state.db.guard"
+        f"dra-driver: refused: a driver process of boot boot-1 holds {root}/state/state.db.guard"
     )
     assert last.startswith("dra-driver: end it first (`helm uninstall`")
 
