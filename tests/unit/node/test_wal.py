@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A log that lost committed transactions is told from one that a killed process left in the middle of a commit."""
 
+import errno
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dra_driver.model.state import Phase, PreparedClaim
-from dra_driver.node.state import StateStore
+from dra_driver.node.state import StateStore, guard_of
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
 from dra_driver.testing.builders import a_ref, a_uid
 
@@ -172,3 +174,19 @@ def test_what_stands_in_the_main_file_needs_no_log(killed: Path, tmp_path: Path)
 def test_a_database_without_a_log_has_none(tmp_path: Path) -> None:
     assert look_at_log(tmp_path / "state.db") == LogSeen()
     check_log(tmp_path / "state.db", LogSeen(), taken=0, page_bytes=PAGE)
+
+
+def test_a_full_disk_keeps_no_state_from_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "state.db"
+    assert opened(path) == (set(), False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        StateStore(path, boot_id="boot-2").close()
+    assert guard_of(path).read_bytes() == b""
+    assert opened(path) == (set(), False)
+    assert guard_of(path).read_bytes() == b"a driver process of boot boot-1"
