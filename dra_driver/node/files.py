@@ -55,8 +55,8 @@ def write_atomic(
         temporary = beside
         try:
             left = memoryview(text.encode())
-            while left := left[os.write(handle, left) :]:
-                pass  # a signal or a full disk ends a write early
+            while left:  # a signal or a full disk ends a write early
+                left = left[os.write(handle, left) :]
             os.fchmod(handle, 0o644)
         finally:
             os.close(handle)
