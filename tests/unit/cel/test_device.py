@@ -71,6 +71,12 @@ def test_an_attribute_becomes_the_value_of_its_kind(
     assert attribute(**fields).attributes == {DRIVER: {"a": value}}
 
 
+def test_releases_without_lists_read_the_number_beside_a_list() -> None:
+    both = {"a": DeviceAttribute(int_value=3, int_values=[1])}
+    attributes = DeviceValue(DRIVER, Device(attributes=both), list_values=False).attributes
+    assert attributes == {DRIVER: {"a": 3}}
+
+
 def test_releases_without_lists_do_not_know_what_a_list_is() -> None:
     both = {"a": DeviceAttribute(string_value="b", string_values=["c"])}
     assert DeviceValue(DRIVER, Device(attributes=both), list_values=False).attributes == {
