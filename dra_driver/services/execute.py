@@ -163,8 +163,8 @@ class Executor:
     ) -> Mapping[ClaimUid, Result]:
         """Do the work of all plans in parallel. Returns the result for each claim, by `until` (a time of the clock).
 
-        With `may_hang` somebody else answers for this thread if it is not back in time, and no other claim waits for it. Then it does the work of a single plan itself,
-        which saves waking another thread and waiting for it; a few calls may do so at a time.
+        With `may_hang` somebody else answers for this thread if it is not back in time, and no other claim waits for it. Then it
+        does the work of a single plan itself, which saves waking another thread and waiting for it; a few calls may do so at a time.
 
         For work that is not done by `until`, the error is a Temporary, and the work goes on. When such work ends, its thread calls
         the function that `late(plan)` returned, with the result. One thread does all quick work, because
