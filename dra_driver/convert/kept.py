@@ -3,6 +3,7 @@
 
 import copy
 from collections.abc import Mapping
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -24,7 +25,6 @@ class Kept:
         self._spec = spec
         stays = is_nested and not is_custom(document)
         self._kind = unknown_kind(str(document.get("kind"))) if stays else ""
-        self._labels: Mapping[str, str] | None = None
 
     def resources(self, container: Object) -> dict[str, Wanted | NotConverted]:
         """Return the answer for each resource of devices that a container asks for."""
@@ -39,10 +39,9 @@ class Kept:
         """Return why a condition about the devices of the node stays; "" if it becomes a selector."""
         if self._kind:
             return self._kind
-        if self._labels is None:
-            self._labels = self._left()
-        return _NO_REQUEST if self._labels is None else self._labels.get(str(condition), "")
+        return _NO_REQUEST if self._left is None else self._left.get(str(condition), "")
 
+    @cached_property
     def _left(self) -> dict[str, str] | None:
         """Return the reason for each condition that stays; None if there is no request for a selector."""
         containers = (

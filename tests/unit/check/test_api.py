@@ -239,3 +239,16 @@ def test_many_names_are_not_compared_each_with_each() -> None:
         f"{REFUSED}the container uses the claim 'r7' twice",
     ]
     assert Counted.compared < 5 * len(names)
+
+
+def test_a_name_that_is_no_text_is_told_once_and_hides_no_other_one() -> None:
+    constraint = {"requests": [7, "gpu", "gpu"]}
+    spec = {"devices": {"constraints": [constraint]}}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": spec}
+    uses = [{"name": 7}, {"name": "gpu", "request": 7}, {"name": "gpu"}, {"name": "gpu"}]
+    containers = [{"name": "c", "resources": {"claims": uses}}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
+    assert [one.message for each in (claim, pod) for one in value_findings(Given(each))] == [
+        f"{REFUSED}it names the request 'gpu' twice",
+        f"{REFUSED}the container uses the claim 'gpu' twice",
+    ]

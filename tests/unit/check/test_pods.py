@@ -176,6 +176,7 @@ TERM = "{matchExpressions: [%s]}"
 REQUIRED = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [%s]}}}"
 PREFERRED = "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: %s}]}}"
 MEMORY = "{key: nvidia.com/gpu.memory, operator: Gt, values: ['1000']}"
+STRATEGY = "{key: nvidia.com/mig.strategy, operator: In, values: [mixed]}"
 ZONE = "{key: zone, operator: Exists}"
 
 
@@ -188,6 +189,7 @@ ZONE = "{key: zone, operator: Exists}"
         ("amd.com/gpu: 1", "nodeSelector: {nvidia.com/gpu.memory: 9}", ["no container asks for a device of nvidia"]),
         ("cpu: 1", "nodeSelector: {nvidia.com/gpu.memory: 9}", ["no container asks for a device that"]),
         ("nvidia.com/gpu: 1", REQUIRED % (TERM % MEMORY), [""]),
+        ("nvidia.com/gpu: 1", REQUIRED % (TERM % f"{MEMORY}, {STRATEGY}"), ["", "it is about how"]),
         ("nvidia.com/gpu: 1", REQUIRED % f"{TERM % MEMORY}, {TERM % ZONE}", ["one of several terms"]),
         ("nvidia.com/gpu: 1", PREFERRED % (TERM % MEMORY), ["it is a preference"]),
         ("nvidia.com/gpu: 1", "nodeSelector: {cloud.google.com/gke-gpu-partition-size: 1g.5gb}", [""]),

@@ -371,3 +371,11 @@ def test_the_constraint_that_makes_the_end_of_a_claim_useless_is_named() -> None
     free = asking(cluster, request(count=2))
     assert helps(free)[0] == ("wait", "wait until pod ns/p-ends is gone", HOME)
     assert (free.no_help, free.claims[0].constraints) == ("", ())
+
+
+def test_a_constraint_is_not_blamed_where_there_are_too_few_devices_without_it() -> None:
+    listed = [device("gpu-0", numa=0), device("gpu-1", numa=1)]
+    cluster = state(resource_slice(listed), of("ends", "gpu-1"))
+    cluster = pods(cluster, **{"p-ends": {"metadata": dict(GONE)}})
+    report = asking(cluster, request(count=3), constraints=[{"matchAttribute": f"{GPU}/numa"}])
+    assert "not enough, because of" not in report.no_help
