@@ -22,9 +22,10 @@ from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.files import TEMPORARY_SUFFIX, remove, translated
 from dra_driver.node.foreign_memory import FILE_NAME
+from dra_driver.node.guard_file import guard_of
 from dra_driver.node.lock import try_lock
 from dra_driver.node.peers import Peers
-from dra_driver.node.state import guard_of, read_claims
+from dra_driver.node.state import read_claims
 
 # The part of a socket's name that identifies a pod: its UID, or a digest if the UID would be too long.
 _POD = r"[0-9a-f]{8}(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?"

@@ -7,7 +7,7 @@ from pathlib import Path
 from dra_driver.cli.arguments import CLEANUP_FLAGS
 from dra_driver.model import exit_codes
 from dra_driver.model.names import DEVICE_PLUGIN_BESIDE
-from dra_driver.node.state import SCHEMA
+from dra_driver.node.schema import SCHEMA
 from dra_driver.planning.neighbours import RESOURCES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "nodes.md").read_text()

@@ -17,7 +17,8 @@ from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
 from dra_driver.model.state import Held, NodeState, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.node import state as state_file
-from dra_driver.node.state import COMMITS, FAILPOINTS, SCHEMA, StateStore
+from dra_driver.node.schema import SCHEMA
+from dra_driver.node.state import COMMITS, FAILPOINTS, StateStore
 from dra_driver.testing.builders import A_POOL, a_pod, a_ref
 from dra_driver.testing.failpoints import Failpoints, raising
 

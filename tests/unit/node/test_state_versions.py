@@ -27,7 +27,8 @@ from dra_driver.model.state import (
     PreparedDevice,
     Users,
 )
-from dra_driver.node.state import SCHEMA, StateStore, read_claims
+from dra_driver.node.schema import SCHEMA
+from dra_driver.node.state import StateStore, read_claims
 from dra_driver.testing.builders import A_POOL, a_ref, a_uid
 from tests.support.api_values import published
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dra_driver.model.state import Phase, PreparedClaim
-from dra_driver.node.state import StateStore, guard_of
+from dra_driver.node.guard_file import guard_of
+from dra_driver.node.state import StateStore
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
 from dra_driver.testing.builders import a_ref, a_uid
 
