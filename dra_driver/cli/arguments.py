@@ -9,6 +9,14 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
+from dra_driver.cli.common_arguments import (
+    add_cluster,
+    add_output,
+    add_record,
+    add_timeout,
+    seconds,
+)
+from dra_driver.cli.manifest_arguments import add_check, add_convert
 from dra_driver.config.options import CONFIG_VARIABLE, DEFAULT_DRIVER_NAME, OPTIONS, Option
 from dra_driver.model.exit_codes import COMMANDS, summary
 
@@ -21,10 +29,7 @@ SNAPSHOT_FLAGS = {
     "--keep-identifiers": "keep UUIDs and serial numbers, which are replaced otherwise"
 }
 SHELLS = ("bash", "zsh", "fish")
-LINES = "lines"  # the output of --json
-EXPLAIN_SECONDS = 60.0
 PENDING_SECONDS = 300.0
-MOST_SECONDS = 86400  # a limit far below the overflow of the kernel's timers
 
 
 def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
@@ -70,8 +75,10 @@ def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
     match command:
         case "explain":
             add_explain(parser)
-        case "check" | "convert":
-            _add_manifests(command, parser)
+        case "check":
+            add_check(parser)
+        case "convert":
+            add_convert(parser)
         case "migration":
             add_migration(parser)
         case "pending-events":
@@ -85,12 +92,6 @@ def _add_other(command: str, parser: argparse.ArgumentParser) -> None:
             parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
         case _:
             raise ValueError(f"{command!r} is no subcommand")
-
-
-def _add_manifests(command: str, parser: argparse.ArgumentParser) -> None:
-    from dra_driver.cli.manifest_arguments import add_check, add_convert  # noqa: PLC0415  it imports this module
-
-    (add_check if command == "check" else add_convert)(parser)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -311,17 +312,6 @@ def _add_view(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, "stop searching after this time")
 
 
-def add_timeout(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add --timeout; `what` says what happens then."""
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=EXPLAIN_SECONDS,
-        metavar="SECONDS",
-        help=f"{what} (default: {EXPLAIN_SECONDS:g})",
-    )
-
-
 def add_migration(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `migration`."""
     parser.epilog = f"{parser.epilog}. docs/moving-to-dra.md explains the steps"
@@ -376,65 +366,3 @@ def _as_argument(option: Option) -> Callable[[str], object]:
             raise argparse.ArgumentTypeError(str(error)) from error
 
     return parse
-
-
-def add_output(
-    parser: argparse.ArgumentParser,
-    *,
-    lines: str = "",
-    wide: str = "",
-    sarif: str = "",
-    name: str = "",
-) -> None:
-    """Add -o. `lines` describes --json, for a command that can also print its parts one after the other; the others describe these values."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=(
-            "text",
-            *(("wide",) if wide else ()),
-            "json",
-            "yaml",
-            *(("sarif",) if sarif else ()),
-            *(("name",) if name else ()),
-        ),
-        default="text",
-        help=f"text, {f'wide ({wide}), ' if wide else ''}{f'sarif ({sarif}), ' if sarif else ''}{f'name ({name}), ' if name else ''}or one document for programs (docs/reference/documents.md) (default: text)",
-    )
-    if lines:
-        parser.add_argument("--json", dest="output", action="store_const", const=LINES, help=lines)
-
-
-def seconds(text: str) -> float:
-    """Parse the value of --timeout. Raises the error that argparse shows."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds between 0 and {MOST_SECONDS} (one day); give for example 60"
-        )
-    return found
-
-
-def add_record(parser: argparse.ArgumentParser) -> None:
-    """Add --from."""
-    parser.add_argument(
-        "--from",
-        dest="record",
-        metavar="FILE",
-        help="read a file of `dra-driver record` instead of a cluster",
-    )
-
-
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that name the cluster."""
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="(default: KUBECONFIG, ~/.kube/config, or the pod's service account)",
-    )
-    parser.add_argument(
-        "--context", default="", help="context of the kubeconfig (default: its current context)"
-    )

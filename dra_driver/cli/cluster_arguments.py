@@ -4,17 +4,15 @@
 import argparse
 from typing import NoReturn
 
-from dra_driver.cli.arguments import (
+from dra_driver.cli.arguments import add_arguments as add_arguments_of_driver
+from dra_driver.cli.arguments import add_doctor, add_explain, add_migration
+from dra_driver.cli.common_arguments import (
     EXPLAIN_SECONDS,
     add_cluster,
-    add_doctor,
-    add_explain,
-    add_migration,
     add_output,
     add_record,
     seconds,
 )
-from dra_driver.cli.arguments import add_arguments as add_arguments_of_driver
 from dra_driver.config.options import OPTIONS
 from dra_driver.model.exit_codes import KUBECTL, summary
 from dra_driver.overview.usage import BY

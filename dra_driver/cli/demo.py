@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from dra_driver.cli import render
-from dra_driver.cli.arguments import LINES
+from dra_driver.cli.common_arguments import LINES
 from dra_driver.cli.demo_story import DemoStep, demo_stage, expect, story
 from dra_driver.cli.documents import Demo, PlayedStep
 from dra_driver.model.exit_codes import DONE, INTERRUPTED, TERMINATED

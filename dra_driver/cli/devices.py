@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from dra_driver.backends.registry import next_step, options_of
-from dra_driver.cli import arguments, render
+from dra_driver.cli import common_arguments, render
 from dra_driver.cli.documents import (
     ClaimOfDevice,
     DeviceHealth,
@@ -52,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
     match chosen.output:
         case render.JSON | render.YAML:
             render.document(document, chosen.output)
-        case arguments.LINES:
+        case common_arguments.LINES:
             for device in document.devices:
                 render.json_line(msgspec.to_builtins(device))
             for plugin in document.device_plugins:

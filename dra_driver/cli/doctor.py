@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from dra_driver.backends.registry import options_of
-from dra_driver.cli import arguments, bundle, cluster, render
+from dra_driver.cli import bundle, cluster, common_arguments, render
 from dra_driver.cli.checks import Check, run_checks
 from dra_driver.cli.destination import Destination
 from dra_driver.cli.doctor_cluster import ClusterLook
@@ -71,7 +71,7 @@ def _show(found: Diagnosis, chosen: argparse.Namespace) -> None:
     match chosen.output:
         case render.JSON | render.YAML:
             render.document(found, chosen.output)
-        case arguments.LINES:
+        case common_arguments.LINES:
             for one in found.findings:
                 render.json_line(msgspec.to_builtins(one))
         case _:

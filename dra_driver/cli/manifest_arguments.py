@@ -3,7 +3,7 @@
 
 import argparse
 
-from dra_driver.cli.arguments import add_cluster, add_output, add_timeout
+from dra_driver.cli.common_arguments import add_cluster, add_output, add_timeout
 from dra_driver.config.options import DEFAULT_DRIVER_NAME
 
 

@@ -6,7 +6,7 @@ import argparse
 import msgspec
 from msgspec.structs import replace
 
-from dra_driver.cli import arguments, cluster, inputs, render
+from dra_driver.cli import cluster, common_arguments, inputs, render
 from dra_driver.errors import DriverError
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE
@@ -29,7 +29,7 @@ def run(chosen: argparse.Namespace) -> int:
     match chosen.output:
         case render.JSON | render.YAML:
             render.document(found, chosen.output)
-        case arguments.LINES:
+        case common_arguments.LINES:
             for node in found.nodes:
                 render.json_line(msgspec.to_builtins(node))
         case _:
