@@ -42,8 +42,9 @@ class AllocatableDevice(Struct, frozen=True):
     waits for them; without it a controller of somebody else has to. `errors` counts the errors that the hardware reported since the
     driver started, by name ("xid-31"); the driver makes a metric of them. `status_data` replaces what the driver writes about the device
     into status.devices of its claims. `not_clean` says what the hardware finds on the device although no claim should use it ("process
-    4711 uses it"), empty if nothing; while no claim has the device, the driver keeps new claims away from it. `backend` is the name of
-    the backend, and `config_kinds` are the kinds that it declares; the driver sets both.
+    4711 uses it"), empty if nothing; while no claim has the device, the driver keeps new claims away from it. `numbers` are those that the
+    vendor's tools give a partition's GPU ("index", "minor"), for the labels of metrics; a slice may have no room for them. `backend` is
+    the name of the backend, and `config_kinds` are the kinds that it declares; the driver sets both.
     """
 
     api: Device
@@ -55,6 +56,7 @@ class AllocatableDevice(Struct, frozen=True):
     errors: Mapping[str, int] = field(default_factory=dict)
     status_data: Mapping[str, object] | None = None
     not_clean: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict)
     backend: str = ""
     config_kinds: tuple[ConfigKind, ...] = ()
 

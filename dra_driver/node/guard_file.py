@@ -51,10 +51,11 @@ def note_boot(guard: int, boot_id: str) -> None:
     """Write down that the state was opened in this boot."""
     note = _note_of(boot_id)
     if _noted(guard) != note:
-        # On a full disk the driver starts all the same: a start that finds no note checks the log.
+        # On a full disk the driver starts all the same. The note of an earlier boot stays then: without one, a start after a power cut
+        # would check the log, and set a sound state aside.
         with suppress(OSError):
-            os.ftruncate(guard, 0)
             os.pwrite(guard, note.encode(), 0)
+            os.ftruncate(guard, len(note.encode()))
             os.fsync(guard)  # the note has to survive the power cut for which it is made
 
 

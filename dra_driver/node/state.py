@@ -56,9 +56,14 @@ FAILPOINTS = (
 
 # SQLite's result codes, by who must act.
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DISK = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-_PASSING = (*_LOCKED, *_DISK, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT)
+_PASSING = (
+    *_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT,
+)
 
 
 class StateStore:
@@ -278,9 +283,14 @@ def _driver_error(error: sqlite3.Error, path: Path, busy_seconds: float) -> Driv
         return Temporary(
             f"state file {path} is locked by another process for longer than {busy_seconds:g} s; `fuser {path}` names it"
         )
-    if code in _DISK:
+    if code == sqlite3.SQLITE_FULL:
         return Temporary(
             f"cannot write state file {path}: {error}; free space on its disk, the kubelet tries again"
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return Temporary(
+            f"cannot read or write state file {path}: {error}; look for errors of its disk in the kernel's log (`dmesg`), "
+            f"the kubelet tries again"
         )
     if code in _REFUSED:
         return Permanent(f"cannot write state file {path}: {error}; its directory must be writable")

@@ -92,6 +92,15 @@ class _Gpu(Struct, frozen=True):
     profiles: tuple[MigProfile, ...]
 
 
+class _Content(Struct, frozen=True):
+    """What a device has in its slice, and the numbers for which a slice has no room."""
+
+    said: Mapping[str, AttributeValue]
+    sizes: Mapping[str, Quantity]
+    consumed: DeviceCounterConsumption | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
 class _Found(Struct):
     """What was found so far."""
 
@@ -106,9 +115,7 @@ class _Found(Struct):
         name: str,
         identity: tuple[str, ...],
         hardware: Hardware,
-        said: Mapping[str, AttributeValue],
-        sizes: Mapping[str, Quantity],
-        consumed: DeviceCounterConsumption | None = None,
+        content: _Content,
     ) -> bool:
         """Add a device. `identity` has its UUID, and then that of its GPU, whose verdict counts if it has none of its own."""
         if name in self.devices:
@@ -118,9 +125,9 @@ class _Found(Struct):
         verdict = next((self.verdicts[one] for one in identity if one in self.verdicts), Verdict())
         api = Device(
             name=name,
-            attributes=attributes(said),
-            capacity=capacities(sizes),
-            consumes_counters=None if consumed is None else [consumed],
+            attributes=attributes(content.said),
+            capacity=capacities(content.sizes),
+            consumes_counters=None if content.consumed is None else [content.consumed],
             taints=list(verdict.taints) or None,
         )
         self.devices[name] = AllocatableDevice(
@@ -130,6 +137,7 @@ class _Found(Struct):
             hardware,
             declares=DECLARES,
             errors=verdict.errors,
+            numbers=content.numbers,
         )
         return True
 
@@ -218,7 +226,7 @@ def _add(found: _Found, gpu: _Gpu) -> None:
         return
     said = {"type": "gpu", "uuid": uuid, **gpu.said, **_of_whole(gpu.facts)}
     name = f"gpu-{gpu.minor}"
-    found.add(name, (uuid,), Hardware(uuid), said, _bytes({"memory": gpu.memory}))
+    found.add(name, (uuid,), Hardware(uuid), _Content(said, _bytes({"memory": gpu.memory})))
 
 
 def _add_partitions(found: _Found, gpu: _Gpu, devices: tuple[MigDevice, ...]) -> None:
@@ -253,9 +261,12 @@ def _add_partition(found: _Found, gpu: _Gpu, one: MigDevice, alone: bool) -> boo
         mig.device_name(gpu.minor, one, profile, alone=alone),
         (one.uuid, parent),
         Hardware(parent, mig.parts(one, alone=alone), profile),
-        said,
-        sizes,
-        mig.consumed(gpu.minor, one, alone=alone),
+        _Content(
+            said,
+            sizes,
+            mig.consumed(gpu.minor, one, alone=alone),
+            {"index": gpu.facts.index, "minor": gpu.minor},
+        ),
     )
 
 

@@ -31,8 +31,6 @@ from dra_driver.planning.metrics.schemes import (
 
 _WATTS_OF_MILLIWATT = 1000.0
 _INSTANCE = re.compile(r"instance-(\d+)-\d+")
-_PARTITION = re.compile(r"gpu-(\d+)-mig-.*")
-"""The names of MIG devices, with the minor number of the GPU: a MIG device has no room for it among its attributes."""
 
 
 def _free(usage: DeviceUsage) -> float | None:
@@ -200,10 +198,15 @@ OPENTELEMETRY: tuple[Measure, ...] = (
 )
 
 
-def _minor(one: Measured) -> str:
-    """The minor number of the GPU, of a MIG device that of its GPU; empty if it has none."""
-    found = _PARTITION.fullmatch(one.device.name)
-    return found[1] if found else one.said("minor")
+def _number(one: Measured, name: str) -> str:
+    """A number of the GPU, of a MIG device that of its GPU; empty if it has none."""
+    return one.said(name) or str(one.device.numbers.get(name, ""))
+
+
+def _bus_id(one: Measured) -> str:
+    """As NVML and DCGM write it: eight digits for the domain, and capital letters."""
+    domain, _, rest = one.said(PCI_BUS_ID).partition(":")
+    return f"{domain:0>8}:{rest}".upper() if rest else ""
 
 
 def _gpu_instance(one: Measured) -> str:
@@ -213,16 +216,19 @@ def _gpu_instance(one: Measured) -> str:
 
 
 def _dcgm_labels(one: Measured, place: Place) -> Labels:
-    """Those of dcgm-exporter, with the ones that it adds for DRA. A partition has its GPU's UUID, and its own beside it."""
+    """Those of dcgm-exporter, with the ones that it adds for DRA. A partition has its GPU's UUID, and its own beside it.
+
+    `device` looks like the name of a device file, but has the index of the GPU there too.
+    """
     partition = one.said("parentUUID")
-    minor = _minor(one)
+    index = _number(one, "index")
     return {
-        "gpu": one.said("index") or minor or one.device.name,
+        "gpu": index or one.device.name,
         "UUID": partition or one.device.uuid,
-        "device": f"nvidia{minor}" if minor else one.device.name,
+        "device": f"nvidia{index}" if index else one.device.name,
         "modelName": one.said("productName"),
         "Hostname": place.node,
-        "pci_bus_id": one.said(PCI_BUS_ID),
+        "pci_bus_id": _bus_id(one),
         "GPU_I_ID": _gpu_instance(one) if partition else "",
         "GPU_I_PROFILE": one.said("profile"),
         "namespace": one.holder.namespace,
@@ -239,10 +245,9 @@ def _dcgm_labels(one: Measured, place: Place) -> Labels:
 
 
 def _duty_cycle_labels(one: Measured, _place: Place) -> Labels:
-    minor = _minor(one)
     return {
-        "minor_number": minor,
-        "gpu": one.said("index") or minor or one.device.name,
+        "minor_number": _number(one, "minor"),
+        "gpu": _number(one, "index") or one.device.name,
         "uuid": one.device.uuid,
         "name": one.said("productName"),
         **holder_labels(one.holder),

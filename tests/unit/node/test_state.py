@@ -3,6 +3,7 @@
 
 import os
 import re
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -399,6 +400,24 @@ def test_a_full_disk_is_temporary_and_undoes_the_transaction(path: Path) -> None
             start(store, *(a_row(f"c{index}", f"gpu-{index + 1}") for index in range(200)))
         assert str(caught.value) == (
             f"cannot write state file {path}: database or disk is full; free space on its disk, the kubelet tries again"
+        )
+        assert all_rows(store) == (a_row(),)
+
+
+def test_an_error_of_the_disk_sends_nobody_to_free_space(path: Path) -> None:
+    with opened(path) as store:
+        start(store, a_row())
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = path.with_name("state.db-wal").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            with pytest.raises(Temporary) as caught:
+                start(store, a_row("other", "gpu-1"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert str(caught.value) == (
+            f"cannot read or write state file {path}: disk I/O error; look for errors of its disk in the kernel's log (`dmesg`), "
+            f"the kubelet tries again"
         )
         assert all_rows(store) == (a_row(),)
 

@@ -264,6 +264,7 @@ def test_mig_devices_are_offered_instead_of_their_gpu():
         "resource.kubernetes.io/pcieRoot": "pci0000:85",
         "resource.kubernetes.io/numaNode": 1,
     }
+    assert first.numbers == {"index": 3, "minor": 5}
     assert sizes(first) == {
         "memory": "9984Mi",
         "multiprocessors": "16",

@@ -2,6 +2,8 @@
 """One measurement under each of the names, with the units and labels of each exporter."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -39,7 +41,7 @@ WHOLE: dict[str, AttributeValue] = {
     "index": 4,
     "minor": 5,
     "vendor": "nvidia",
-    "resource.kubernetes.io/pciBusID": "0000:65:00.0",
+    "resource.kubernetes.io/pciBusID": "0000:6a:00.0",
 }
 NOT_OF_A_DEVICE = (
     "prepared",
@@ -63,8 +65,10 @@ def shown(
     *,
     name: str = "gpu-0",
     parts: tuple[str, ...] = (),
+    numbers: Mapping[str, int] = MappingProxyType({}),
 ):
-    device = replace(a_device(name, attributes=attributes), hardware=Hardware("GPU-1", parts))
+    device = a_device(name, attributes=attributes)
+    device = replace(device, hardware=Hardware("GPU-1", parts), numbers=numbers)
     node = NodeUsage(
         (device,),
         {DeviceName(name): UsageSample(usage, 0.0)},
@@ -183,10 +187,10 @@ def test_the_labels_of_dcgm_name_gpu_and_claim() -> None:
     assert labels("dcgm") == {
         "gpu": "4",
         "UUID": "uuid-gpu-0",
-        "device": "nvidia5",
+        "device": "nvidia4",
         "modelName": "NVIDIA H100",
         "Hostname": A_NODE,
-        "pci_bus_id": "0000:65:00.0",
+        "pci_bus_id": "00000000:6A:00.0",
         "GPU_I_ID": "",
         "GPU_I_PROFILE": "",
         "namespace": "default",
@@ -206,18 +210,21 @@ def test_a_partition_has_the_numbers_and_the_uuid_of_its_gpu_and_its_own() -> No
     name = "gpu-2-mig-1g10gb-19-0"
     attributes: dict[str, AttributeValue] = {"parentUUID": "GPU-1", "profile": "1g.10gb"}
     parts = ("memory-slice-0", "instance-7-0")
-    found = labels("dcgm", attributes, name=name, parts=parts)
+    numbers = {"index": 1, "minor": 2}
+    found = labels("dcgm", attributes, name=name, parts=parts, numbers=numbers)
     assert found["UUID"] == "GPU-1"
     assert found["dra_mig_device_uuid"] == f"uuid-{name}"
-    assert (found["gpu"], found["device"], found["GPU_I_ID"]) == ("2", "nvidia2", "7")
+    assert (found["gpu"], found["device"], found["GPU_I_ID"]) == ("1", "nvidia1", "7")
     assert found["GPU_I_PROFILE"] == found["dra_mig_profile"] == "1g.10gb"
-    assert labels("duty-cycle", attributes, name=name, parts=parts)["minor_number"] == "2"
+    duty = labels("duty-cycle", attributes, name=name, parts=parts, numbers=numbers)
+    assert (duty["gpu"], duty["minor_number"]) == ("1", "2")
     assert labels("dcgm", attributes, name=name)["GPU_I_ID"] == ""
 
 
 def test_a_device_without_numbers_has_its_name() -> None:
     found = labels("dcgm", {})
     assert (found["gpu"], found["device"]) == ("gpu-0", "gpu-0")
+    assert found["pci_bus_id"] == ""
     assert labels("duty-cycle", {})["gpu"] == "gpu-0"
 
 
