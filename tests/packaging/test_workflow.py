@@ -160,7 +160,7 @@ PUSHED = "registry.example.com/team/driver"
 STAND_IN = """#!/bin/sh
 echo "${0##*/} $*" >> "$CALLS"
 case "$1" in
-push) [ "${0##*/}" = helm ] || echo "${3%:*}@$DIGEST_OF_CRANE" ;;
+push) [ "${0##*/}" = helm ] || echo "$HUB${3%:*}@$DIGEST_OF_CRANE" ;;
 digest) echo sha256:chart ;;
 esac
 """
@@ -199,6 +199,7 @@ def publish(script: str, dist: Path, **variables: str) -> tuple[int, list[str]]:
         "CHARTS": "registry.example.com/charts",
         "DIGEST": "sha256:image",
         "DIGEST_OF_CRANE": "sha256:image",
+        "HUB": "",
         "REGISTRY_USER": "somebody",
         "REGISTRY_PASSWORD": "secret",
         **variables,
@@ -234,6 +235,12 @@ def test_an_image_with_another_digest_is_not_signed_and_its_chart_not_pushed(dis
     code, calls = publish(script, dist, DIGEST_OF_CRANE="sha256:other")
     assert code != 0
     assert calls[-1] == f"crane push dist/image {PUSHED}:0.1.0"
+
+
+def test_a_registry_whose_name_crane_writes_in_another_way_is_the_same(dist: Path) -> None:
+    code, calls = publish(step_that_runs("registry", "crane push"), dist, HUB="index.")
+    assert code == 0
+    assert f"cosign sign --yes index.{PUSHED}@sha256:image" in calls
 
 
 @pytest.mark.parametrize(("job", "words"), [("registry", "crane push"), ("page", "gh release")])
