@@ -163,6 +163,8 @@ def _fixed_file(file: str, facts: Known) -> list[Fixed]:
     """Correct one file in place; nothing if there is nothing to correct."""
     path = Path(file)
     try:
+        if path.is_symlink():
+            render.error(f"{file} is a link: it is not corrected; give the file that it leads to")
         # A link in somebody's checkout may lead anywhere, and a device never ends.
         content = content_of(path, most=LARGEST_FIXED + 1, links=False)
         if content is None or len(content) > LARGEST_FIXED:
@@ -178,7 +180,7 @@ def _fixed_file(file: str, facts: Known) -> list[Fixed]:
             raise Permanent(
                 f"cannot write {file}: {error.strerror}; nothing in it was corrected"
             ) from error
-        _tell(file, text, fixed, render.error)
+        _tell(file, text, fixed)
     return [fixed]
 
 
@@ -251,11 +253,11 @@ def _finder(file: str, facts: Known) -> Callable[[str], list[Finding]]:
     return find
 
 
-def _tell(file: str, before: str, fixed: Fixed, say: Callable[[str], None]) -> None:
+def _tell(file: str, before: str, fixed: Fixed) -> None:
     lines = difflib.unified_diff(
         before.splitlines(), fixed.text.splitlines(), file, f"{file} (fixed)", lineterm="", n=1
     )
-    say(f"{file} is changed:\n" + "\n".join(lines))
+    render.error(f"{file} is changed:", *lines)
 
 
 def _tell_left(fixed: Fixed) -> None:

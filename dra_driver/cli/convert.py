@@ -54,7 +54,15 @@ def _documents(one: Converted) -> Iterator[str]:
         yield "---\n"
         yield from (f"# {render.plain(note)}\n" for note in comments)
         yield from (f"# not converted: {_line(each)}\n" for each in left)
-        yield yaml.safe_dump(document, sort_keys=False, width=_WIDE, allow_unicode=True)
+        yield _yaml(document)
+
+
+def _yaml(document: Object) -> str:
+    """Return the document as YAML. Text with direction marks is escaped: a reader would see another order than a program."""
+    text = yaml.safe_dump(document, sort_keys=False, width=_WIDE, allow_unicode=True)
+    if all(map(str.isprintable, text.split("\n"))):
+        return text
+    return yaml.safe_dump(document, sort_keys=False, width=_WIDE)
 
 
 def _line(left: NotConverted) -> str:
@@ -121,10 +129,7 @@ def _flat(content: object, where: str) -> Iterator[Object]:
     """Yield the objects of a document, with the types that JSON has."""
     if not isinstance(content, dict):
         raise Permanent(f"{where} is no object: give YAML or JSON of the API")
-    try:
-        plain = msgspec.json.decode(msgspec.json.encode(content))
-    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        raise Permanent(f"{where} has a value that JSON does not have: {error}") from error
+    plain = msgspec.json.decode(msgspec.json.encode(content))
     if plain.get("kind") == "List" and isinstance(plain.get("items"), list):
         for item in plain["items"]:
             yield from _flat(item, where)

@@ -195,7 +195,7 @@ def only_driver_errors(work: Callable[[], _Result]) -> _Result:
     except DriverError:
         raise
     except Exception as error:
-        render.error("".join(traceback.format_exception(error)))
+        render.error(*"".join(traceback.format_exception(error)).splitlines())
         raise Permanent(
             f"this is a bug in dra-driver ({type(error).__name__}), and says nothing about the devices; "
             f"report it with the lines above and, if you can, with a file of `dra-driver record`"

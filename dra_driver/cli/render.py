@@ -34,10 +34,13 @@ def line(text: str = "") -> None:
     _write(sys.stdout, text)
 
 
-def error(text: str) -> None:
-    """Print a text on standard error, with control characters escaped. Never raises."""
-    lines = (plain(one) for one in f"{PROJECT}: {text}".splitlines())
-    _write(sys.stderr, "\n".join(lines))
+def error(text: str, *more: str) -> None:
+    """Print lines on standard error, with control characters and line ends escaped. Never raises.
+
+    A text may repeat what another user wrote. After a line end of his the rest would be a line of its own, which the reader, or a
+    program that reads the output, takes for one of ours.
+    """
+    _write(sys.stderr, "\n".join(map(plain, (f"{PROJECT}: {text}", *more))))
 
 
 def is_read() -> bool:

@@ -244,8 +244,7 @@ class _Builder:
         if isinstance(into.value, list):
             into.value.append(node.value)
         elif not into.has_key:
-            into.key, into.has_key = (_MERGE_KEY if node.tag == _MERGE else node.value), True
-            _hashable(into.key, event)
+            into.key, into.has_key = (_MERGE_KEY if node.tag == _MERGE else _key(node, event)), True
             if self._unique_keys and into.key in into.value:
                 raise _bad(
                     event, f"the key {str(into.key)[:40]!a} is there twice; remove one of them"
@@ -350,9 +349,19 @@ def _mappings(value: Any, event: Any) -> list[dict[Any, Any]]:
     return found
 
 
-def _hashable(key: Any, event: Any) -> None:
-    if isinstance(key, list | dict):
-        raise _bad(event, "a mapping's key is a list or a mapping")
+def _key(node: _Node, event: Any) -> str:
+    """Return a key as JSON has it, a text. Many numbers with one hash would make each look into the mapping slow; texts have no such ones."""
+    match node.value:
+        case str():
+            return node.value
+        case bool():
+            return "true" if node.value else "false"
+        case int() | float():
+            return str(node.value).removesuffix(".0")
+        case None:
+            raise _bad(event, "a mapping's key is null")
+        case _:
+            raise _bad(event, "a mapping's key is a list or a mapping")
 
 
 def _bad(event: Any, problem: str) -> BadDocument:

@@ -414,13 +414,15 @@ def test_a_file_that_cannot_be_written_is_told(
     assert main(["check", "--fix", "a.yaml"]) == 0
 
 
-def test_a_link_and_a_device_are_not_corrected(tmp_path: Path) -> None:
+def test_a_link_is_not_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "elsewhere").mkdir()
     target = tmp_path / "elsewhere" / "b.yaml"
     target.write_text(OLD)
     Path("link.yaml").symlink_to(target)
     main(["check", "--fix", "link.yaml"])
     assert target.read_text() == OLD
+    said = "link.yaml is a link: it is not corrected; give the file that it leads to"
+    assert said in capsys.readouterr().err
 
 
 def test_a_corrected_file_keeps_its_mode() -> None:

@@ -141,9 +141,13 @@ def test_what_a_terminal_would_obey_is_spelled_out(text: str, shown: str, capsys
     assert capsys.readouterr().err == f"dra-driver: {shown}\n"
 
 
-def test_an_error_of_several_lines_stays_so(capsys) -> None:
-    render.error("one\ntwo\033")
-    assert capsys.readouterr().err == "dra-driver: one\ntwo\\x1b\n"
+def test_only_who_prints_an_error_gives_it_several_lines(capsys) -> None:
+    """A name with a line end in it would begin a line that a CI system obeys."""
+    render.error("one", "two\033")
+    render.error("bad\n::error::of somebody else")
+    assert capsys.readouterr().err == (
+        "dra-driver: one\ntwo\\x1b\ndra-driver: bad\\n::error::of somebody else\n"
+    )
 
 
 def test_a_table_has_left_aligned_columns_and_no_trailing_blanks(capsys) -> None:
