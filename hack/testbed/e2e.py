@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything of `make e2e`: `python hack/testbed/e2e.py [arguments of pytest]`."""
+"""Everything of `make e2e`: `python hack/testbed/e2e.py [arguments of pytest]`.
+
+The tests that use the cluster wait for it most of the time. So those that need none run beside them, and what they print comes at the end.
+"""
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from hack.testbed.onenode import build, preflight
+from hack.testbed.onenode import build, preflight, share
 
 T = TypeVar("T")
 # tests/contract asks the cluster's API server and is run inside it, by tests/e2e/test_contract.py.
@@ -23,12 +27,14 @@ TESTS = (
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def _pytest() -> int:
+def _command(*more: str) -> list[str]:
     options = (
         "-m",
         "real",
         "-p",
         "hack.testbed.onenode.no_skips",
+        "-p",
+        "hack.testbed.onenode.share",
         "-p",
         "no:randomly",
         "-p",
@@ -37,10 +43,27 @@ def _pytest() -> int:
     )
     # A hung cluster ends by the deadlines of its own waits; this is the last resort.
     deadline = ("--timeout=600", "-o", "timeout_func_only=true")
+    return [sys.executable, "-m", "pytest", *options, *deadline, *more]
+
+
+def _pytest() -> int:
     asked = sys.argv[1:]
-    where = () if any(argument.startswith("tests") for argument in asked) else TESTS
-    command = (sys.executable, "-m", "pytest", *options, *deadline, *asked, *where)
-    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+    if any(argument.startswith("tests") for argument in asked):
+        return subprocess.run(_command(*asked), cwd=REPOSITORY, check=False).returncode
+    with_cluster, without = (
+        _command(f"--cluster={which}", *asked, *TESTS) for which in (share.WITH, share.WITHOUT)
+    )
+    with (
+        tempfile.TemporaryFile() as printed,
+        subprocess.Popen(
+            without, cwd=REPOSITORY, stdout=printed, stderr=subprocess.STDOUT
+        ) as beside,
+    ):
+        code = subprocess.run(with_cluster, cwd=REPOSITORY, check=False).returncode
+        other = beside.wait()
+        printed.seek(0)
+        print(printed.read().decode(errors="replace"), flush=True)
+    return code or other
 
 
 def _timed(phase: str, work: Callable[[], T]) -> T:
