@@ -60,7 +60,7 @@ MOST_FAILURES = 3
 REMEMBERED = 1000
 """Of so many namespaces and kinds it is remembered what was logged."""
 STUCK_SECONDS = 900.0
-"""No look takes so long; only a restart helps then."""
+"""No look takes so long; only a restart helps then. The rest after a look may take longer."""
 
 
 _Explained = tuple[str, Pod, str]
@@ -99,12 +99,14 @@ class Watch:
         self._looks = 0
         self._looked_at: dict[str, int] = {}
         self._told: dict[str, str] = {}
-        self._begun = clocks.monotonic()
+        self._begun: float | None = clocks.monotonic()
+        """When the look began that has not ended yet; None between two looks."""
         self._problem = "no look has ended yet"
 
     def stuck(self) -> tuple[str, ...]:
         """Return why only a restart helps; empty if it does not."""
-        seconds = self._clocks.monotonic() - self._begun
+        begun = self._begun
+        seconds = 0.0 if begun is None else self._clocks.monotonic() - begun
         return (f"the last look began {seconds:.0f} s ago",) if seconds > STUCK_SECONDS else ()
 
     def problems(self) -> tuple[str, ...]:
@@ -114,13 +116,11 @@ class Watch:
     def run(self, stop: Event) -> None:
         """Look again and again, until `stop` is set."""
         while not stop.is_set():
-            self.look()
-            took = self._clocks.monotonic() - self._begun
-            stop.wait(max(EVERY_SECONDS, REST * took))
+            stop.wait(max(EVERY_SECONDS, REST * self.look()))
 
-    def look(self) -> None:
-        """Look once. A failure is told, and the next look tries again."""
-        self._begun = self._clocks.monotonic()
+    def look(self) -> float:
+        """Look once, and return how many seconds it took. A failure is told, and the next look tries again."""
+        begun = self._begun = self._clocks.monotonic()
         try:
             self._look()
         except DriverError as error:
@@ -130,6 +130,8 @@ class Watch:
         else:
             self._problem = ""
             self._metrics.looked()
+        self._begun = None
+        return self._clocks.monotonic() - begun
 
     def _fails(self, why: str) -> None:
         if why != self._problem:

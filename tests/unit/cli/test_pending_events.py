@@ -446,6 +446,28 @@ def test_a_look_that_does_not_end_is_seen_by_the_liveness_probe(controller: Cont
     assert controller.watch.stuck() == ("the last look began 901 s ago",)
 
 
+def test_the_long_rest_after_a_long_look_does_not_fail_the_liveness_probe(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> None:
+        controller.seconds += 120.0
+        found.append(controller.watch.stuck())
+
+    class Stop(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            controller.seconds += timeout or 0.0
+            found.append(controller.watch.stuck())
+            if len(found) == 4:
+                self.set()
+            return True
+
+    found: list[tuple[str, ...]] = []
+    monkeypatch.setattr(controller.watch, "_look", look)
+    controller.watch.run(Stop())
+    assert controller.seconds == 2 * (120.0 + 1080.0)
+    assert found == [()] * 4
+
+
 def test_it_ends_when_it_is_told_and_rests_between_looks(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,9 +499,9 @@ def test_the_command_looks_serves_and_ends(
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     whole = Watch.look
 
-    def once(watch: Watch) -> None:
-        whole(watch)
+    def once(watch: Watch) -> float:
         os.kill(os.getpid(), signal.SIGTERM)
+        return whole(watch)
 
     monkeypatch.setattr(Watch, "look", once)
     config = str(tmp_path / "config")
