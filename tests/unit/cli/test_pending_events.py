@@ -372,15 +372,51 @@ def test_two_controllers_that_look_at_the_same_time_say_it_once(
 
 
 def test_a_clock_that_goes_wrong_doubles_nothing(controller: Controller) -> None:
-    """Ahead of the API server's clock: Events come early. Then set back: until the time of the last Event, nothing is said anew."""
+    """Ahead of the API server's clock: Events come early. Then set back: the Event gets the right time."""
     controller.api.put("pods", pod("train"))
     controller.look(minutes=60)
     assert controller.said() == [("train", LARGE)]
     controller.look(minutes=-60)
-    controller.api.put("resourceslices", devices("70Gi"))
     controller.look()
+    assert controller.said() == [("train", LARGE)]
+    (event,) = controller.events()
+    assert event["lastTimestamp"] == controller.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    controller.api.put("resourceslices", devices("70Gi"))
+    controller.look(minutes=4)
     assert len(controller.events()) == 1
-    controller.look(minutes=66)
+    controller.look(minutes=2)
+    assert len(controller.events()) == 2
+
+
+def forged(namespace: str, pod: Object, at: datetime) -> Object:
+    """An Event of somebody else under the controller's name."""
+    return {
+        "metadata": {"name": "forged", "namespace": namespace},
+        "involvedObject": {
+            "kind": "Pod",
+            "namespace": namespace,
+            "name": pod["metadata"]["name"],
+            "uid": pod["metadata"]["uid"],
+        },
+        "reason": "WaitingForDevices",
+        "reportingComponent": "dra-driver",
+        "message": "nothing",
+        "lastTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("namespace", "minutes"), [("aaa", 0), ("default", 6), ("default", 500_000_000)]
+)
+def test_an_event_of_another_namespace_or_of_the_future_mutes_no_pod(
+    controller: Controller, namespace: str, minutes: int
+) -> None:
+    stored = controller.api.put("pods", pod("train"))
+    at = controller.now + timedelta(minutes=minutes)
+    controller.api.put("events", forged(namespace, stored, at))
+    controller.look()
+    assert ("train", LARGE) in controller.said()
+    controller.look(minutes=10)
     assert len(controller.events()) == 2
 
 
