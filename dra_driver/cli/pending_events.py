@@ -160,7 +160,7 @@ class Watch:
         self._outcomes = {uid: self._outcomes.get(uid, "could not tell") for uid in uids}
         hangs = False
         if self._awake(waiting):
-            state = readable(cluster.read(self._target))
+            state = readable(cluster.read(self._target, waiting_pods=True))
             self._tell_gaps(state)
             said = by_pod(self._events.written())
             explained: list[_Found] = []

@@ -616,6 +616,23 @@ def test_names_of_others_are_found_wherever_they_are(message: str, shown: str) -
     assert without_others(message, "a", {"a", "b", "c"}) == shown
 
 
+def test_claims_that_no_waiting_pod_names_stay_out_of_memory(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[ClusterState] = []
+    whole = pending_events.readable
+    monkeypatch.setattr(
+        pending_events, "readable", lambda state: states.append(state) or whole(state)
+    )
+    for number in range(3):
+        unused = {"metadata": {"name": f"unused-{number}"}, "spec": request("80Gi")}
+        controller.api.put("resourceclaims", unused)
+    controller.api.put("pods", pod("train"))
+    controller.look()
+    assert controller.said() == [("train", LARGE)]
+    assert states[0].resource_claims == ()
+
+
 def in_namespace(namespace: str, name: str, **spec: Any) -> Object:
     return {**pod(name, **spec), "metadata": {"name": name, "namespace": namespace}}
 
@@ -660,9 +677,9 @@ def slow_to_explain(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> 
             controller.seconds += 0.5
         return whole(subjects, limits, fleet)
 
-    def slowly(target: Target) -> ClusterState:
+    def slowly(target: Target, **scope: Any) -> ClusterState:
         controller.seconds += 1.0
-        return read(target)
+        return read(target, **scope)
 
     monkeypatch.setattr(several, "answer", answer)
     monkeypatch.setattr(pending_events.cluster, "read", slowly)
