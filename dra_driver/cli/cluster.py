@@ -53,14 +53,21 @@ def target(chosen: argparse.Namespace, *, environment: Mapping[str, str] = os.en
     return Target(connection, config.namespace or DEFAULT_NAMESPACE)
 
 
-def read(found: Target, *, namespace: str = "", workloads: Sequence[str] = ()) -> ClusterState:
+def read(
+    found: Target,
+    *,
+    namespace: str = "",
+    workloads: Sequence[str] = (),
+    waiting_pods: bool = False,
+) -> ClusterState:
     """Read everything in the cluster that `explain` needs, without secrets. Raises DriverError if the cluster cannot be read.
 
     Without the right to read all namespaces only `namespace` counts. `workloads` are the kinds of workloads that are needed.
+    `waiting_pods`: only pods without a node are asked about.
     """
     from dra_driver.kube.cluster import Scope, read_cluster  # noqa: PLC0415  see above
 
-    scope = Scope(namespace, tuple(workloads))
+    scope = Scope(namespace, tuple(workloads), waiting_pods)
     return without_secrets(read_cluster(found.connection, scope=scope))
 
 

@@ -105,9 +105,15 @@ def by_pod(events: Iterable[Written]) -> Mapping[str, Sequence[Written]]:
 
 
 def news(pod: Pod, message: str, said: Sequence[Written], now: datetime) -> Say | None:
-    """Return what is to be said of the pod; None if it was said last, or something was said a short time ago."""
+    """Return what is to be said of the pod; None if it was said last, or something was said a short time ago.
+
+    Only what was said in the pod's namespace counts: whoever may write Events in another one is not to silence it.
+    """
+    said = [one for one in said if one.namespace == pod.metadata.namespace]
     name = event_name(pod.metadata, message)
-    last = max(said, key=lambda one: one.at, default=None)
+    # A time so far ahead is not this controller's, or its clock was wrong: nobody is to be silent until then.
+    past = (one for one in said if one.at - now < QUIET)
+    last = max(past, key=lambda one: one.at, default=None)
     if last is not None and (last.name == name or now - last.at < QUIET):
         return None
     return Say(pod, message, next((one for one in said if one.name == name), None))

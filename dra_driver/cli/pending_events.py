@@ -10,8 +10,8 @@ import argparse
 import signal
 import socket
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
@@ -36,9 +36,10 @@ from dra_driver.cli.pending_metrics import PendingMetrics
 from dra_driver.daemon.http_endpoint import HttpEndpoint
 from dra_driver.daemon.logs import make_logger
 from dra_driver.errors import DriverError, Permanent
-from dra_driver.explain.outcome import Report
+from dra_driver.explain.outcome import Outcome, Report
 from dra_driver.explain.readable import readable
 from dra_driver.explain.several import explain_pods
+from dra_driver.explain.turns import Time
 from dra_driver.kube.pod_events import PodEvents, short
 from dra_driver.model.api.core import Pod
 from dra_driver.model.cluster import ClusterState
@@ -46,11 +47,12 @@ from dra_driver.model.exit_codes import DONE
 
 EVERY_SECONDS = 30.0
 REST = 9
-"""The rest after a look, in times of the look's own duration: it uses at most a tenth of a core, and as little of the API server."""
+"""The rest after a look, in times of the look's own duration: it uses at most a tenth of a core, and as little of the API server.
+
+For what slow pods took, only their namespaces rest. The others are looked at again as if there were no slow pods.
+"""
 SEARCH_SECONDS = 60.0
-"""For all pods of one look. The next look begins with the pods that were left."""
-TURN_SECONDS = 15.0
-"""For pods that ask for the same: a claim that is slow to explain takes no more from the others."""
+"""For all pods of one look, shared out by `explain.turns`. The next look begins with the pods that were left."""
 GRACE_SECONDS = 30.0
 """The search looks at the time between devices. So much later it is ended, wherever it is."""
 MOST_EVENTS = 100
@@ -60,10 +62,15 @@ MOST_FAILURES = 3
 REMEMBERED = 1000
 """Of so many namespaces and kinds it is remembered what was logged."""
 STUCK_SECONDS = 900.0
-"""No look takes so long; only a restart helps then."""
+"""No look takes so long; only a restart helps then. The rest after a look may take longer."""
 
 
-_Explained = tuple[str, Pod, str]
+class _Found(Struct, frozen=True):
+    """What was found out about a pod, and what is to be said of it; "" for nothing."""
+
+    outcome: Outcome
+    pod: Pod
+    message: str
 
 
 class Clocks(Struct, frozen=True):
@@ -98,13 +105,20 @@ class Watch:
         self._clocks = clocks
         self._looks = 0
         self._looked_at: dict[str, int] = {}
+        self._outcomes: dict[str, Outcome] = {}
+        self._rests_until: dict[str, float] = {}
+        """Until when a namespace rests that had slow pods."""
+        self._slow_seconds = 0.0
+        """Of the last look: what slow pods took."""
         self._told: dict[str, str] = {}
-        self._begun = clocks.monotonic()
+        self._begun: float | None = clocks.monotonic()
+        """When the look began that has not ended yet; None between two looks."""
         self._problem = "no look has ended yet"
 
     def stuck(self) -> tuple[str, ...]:
         """Return why only a restart helps; empty if it does not."""
-        seconds = self._clocks.monotonic() - self._begun
+        begun = self._begun
+        seconds = 0.0 if begun is None else self._clocks.monotonic() - begun
         return (f"the last look began {seconds:.0f} s ago",) if seconds > STUCK_SECONDS else ()
 
     def problems(self) -> tuple[str, ...]:
@@ -114,13 +128,12 @@ class Watch:
     def run(self, stop: Event) -> None:
         """Look again and again, until `stop` is set."""
         while not stop.is_set():
-            self.look()
-            took = self._clocks.monotonic() - self._begun
-            stop.wait(max(EVERY_SECONDS, REST * took))
+            stop.wait(max(EVERY_SECONDS, REST * self.look()))
 
-    def look(self) -> None:
-        """Look once. A failure is told, and the next look tries again."""
-        self._begun = self._clocks.monotonic()
+    def look(self) -> float:
+        """Look once, and return how many seconds it took without slow pods. A failure is told, and the next look tries again."""
+        begun = self._begun = self._clocks.monotonic()
+        self._slow_seconds = 0.0
         try:
             self._look()
         except DriverError as error:
@@ -130,6 +143,8 @@ class Watch:
         else:
             self._problem = ""
             self._metrics.looked()
+        self._begun = None
+        return self._clocks.monotonic() - begun - self._slow_seconds
 
     def _fails(self, why: str) -> None:
         if why != self._problem:
@@ -139,62 +154,74 @@ class Watch:
 
     def _look(self) -> None:
         now = self._clocks.now()
-        outcomes: Counter[str] = Counter()
+        waiting = due(self._events.pods_without_node(), self._after, now)
+        uids = {pod.metadata.uid for pod in waiting}
+        self._looked_at = {uid: self._looked_at.get(uid, 0) for uid in uids}
+        self._outcomes = {uid: self._outcomes.get(uid, "could not tell") for uid in uids}
         hangs = False
-        if due(self._events.pods_without_node(), self._after, now):
-            state = readable(cluster.read(self._target))
+        if self._awake(waiting):
+            state = readable(cluster.read(self._target, waiting_pods=True))
             self._tell_gaps(state)
             said = by_pod(self._events.written())
-            found: list[Say] = []
-            explained: list[_Explained] = []
+            explained: list[_Found] = []
             hangs = self._explain(state, now, explained)
-            for outcome, pod, message in explained:
-                outcomes[outcome] += 1
-                one = message and news(pod, message, said.get(pod.metadata.uid, ()), now)
-                if one:
-                    found.append(one)
+            found: list[Say] = []
+            for one in explained:
+                uid = one.pod.metadata.uid
+                self._outcomes[uid] = one.outcome
+                say = one.message and news(one.pod, one.message, said.get(uid, ()), now)
+                if say:
+                    found.append(say)
             self._write(found, now)
-        else:
-            self._looked_at.clear()
-        self._metrics.waiting(outcomes)
+        self._metrics.waiting(Counter(self._outcomes.values()))
         if hangs:
             raise TookTooLong
 
+    def _awake(self, pods: list[Pod]) -> list[Pod]:
+        """Return the pods of namespaces that do not rest."""
+        now = self._clocks.monotonic()
+        self._rests_until = {name: end for name, end in self._rests_until.items() if end > now}
+        return [pod for pod in pods if pod.metadata.namespace not in self._rests_until]
+
     @uncollected()
-    def _explain(self, state: ClusterState, now: datetime, found: list[_Explained]) -> bool:
-        """Add the outcome for each pod that waits too long, and what is to be said of it, "" for nothing. Returns whether a search had to be ended."""
-        pods = fairly(due(state.pods, self._after, now), lambda uid: self._looked_at.get(uid, 0))
-        until, turn = self._clocks.monotonic() + SEARCH_SECONDS, self._clocks.monotonic()
+    def _explain(self, state: ClusterState, now: datetime, found: list[_Found]) -> bool:
+        """Add what is found out about each pod that waits too long. Returns whether a search had to be ended."""
+        waiting = self._awake(due(state.pods, self._after, now))
+        pods = fairly(waiting, lambda uid: self._looked_at.get(uid, 0))
+        clock, slow = self._clocks.monotonic, defaultdict[str, float](float)
+        turn: list[tuple[str, float]] = []
 
-        def out_of_time() -> bool:
-            return self._clocks.monotonic() > until
-
-        def turn_is_over() -> bool:
-            return out_of_time() or self._clocks.monotonic() > turn + TURN_SECONDS
+        def begins(of: Sequence[Pod]) -> None:
+            turn[:] = [(of[0].metadata.namespace, clock())]
 
         self._looks += 1
-        self._looked_at = {
-            pod.metadata.uid: self._looked_at.get(pod.metadata.uid, 0) for pod in pods
-        }
         try:
             with at_most(SEARCH_SECONDS + GRACE_SECONDS):
-                for report, alike in explain_pods(state, pods, cancelled=turn_is_over):
-                    message = self._message(report, alike[0].metadata.namespace, state)
-                    found += [(report.outcome, pod, message) for pod in alike]
-                    if not out_of_time():
-                        self._looked_at.update((pod.metadata.uid, self._looks) for pod in alike)
-                    turn = self._clocks.monotonic()
+                time_left = Time(clock, clock() + SEARCH_SECONDS)
+                for one in explain_pods(state, pods, time=time_left, begins=begins):
+                    own = one.pods[0].metadata.namespace
+                    message = self._message(one.report, own, state)
+                    found += [_Found(one.report.outcome, pod, message) for pod in one.pods]
+                    slow[own] += one.told.slow_seconds
+                    if one.told.had_turn:
+                        self._had_turn(one.pods)
         except TookTooLong:
-            # Which pods ask for the same as the one that hangs is not known: their namespace has had its turn.
-            known = {pod.metadata.uid for _, pod, _ in found}
-            hanging = next((one for one in pods if one.metadata.uid not in known), pods[0])
-            self._looked_at.update(
-                (pod.metadata.uid, self._looks)
-                for pod in pods
-                if pod.metadata.namespace == hanging.metadata.namespace
-            )
+            for own, begun in turn:
+                slow[own] += clock() - begun
+                self._had_turn([pod for pod in pods if pod.metadata.namespace == own])
             return True
+        finally:
+            self._let_rest(slow)
         return False
+
+    def _had_turn(self, pods: Sequence[Pod]) -> None:
+        self._looked_at.update((pod.metadata.uid, self._looks) for pod in pods)
+
+    def _let_rest(self, slow: Mapping[str, float]) -> None:
+        """Let the namespaces with slow pods rest: each for what all of them took, so that together they too use at most a tenth of a core."""
+        self._slow_seconds = sum(slow.values())
+        end = self._clocks.monotonic() + REST * self._slow_seconds
+        self._rests_until |= {name: end for name, seconds in slow.items() if seconds}
 
     def _message(self, report: Report, own: str, state: ClusterState) -> str:
         if report.outcome != "devices do not fit":

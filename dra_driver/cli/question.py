@@ -17,6 +17,7 @@ from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.explain.several import explain_several, settled
 from dra_driver.explain.subject.applied import nothing_to_explain
 from dra_driver.explain.subject.subject import NamedSubject, NewNode
+from dra_driver.explain.turns import Time
 from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
@@ -104,13 +105,13 @@ class Question:
         return str(self.chosen.namespace or found)
 
     def _answer(self, state: ClusterState) -> Answer:
-        deadline = time.monotonic() + SEARCHING * self._left
-        return self._in_time(lambda: self._explained(state, lambda: time.monotonic() > deadline))
+        found = Time(time.monotonic, time.monotonic() + SEARCHING * self._left)
+        return self._in_time(lambda: self._explained(state, found))
 
     @uncollected()
-    def _explained(self, state: ClusterState, cancelled: Callable[[], bool]) -> Answer:
+    def _explained(self, state: ClusterState, given: Time) -> Answer:
         node, recorded = self.chosen.node, bool(self.chosen.record)
-        added = self._added
+        added, cancelled = self._added, given.is_over
         if self.asked.from_files:
             source = ", ".join(self.chosen.filename)
             read = self._documents or ()
@@ -130,7 +131,7 @@ class Question:
                 state, one, node=node, cancelled=cancelled, recorded=recorded, added=added
             )
         return explain_several(
-            state, subjects, node=node, cancelled=cancelled, recorded=recorded, added=added
+            state, subjects, node=node, time=given, recorded=recorded, added=added
         )
 
     def is_settled(self, answer: Answer | None) -> bool:

@@ -3,7 +3,7 @@
 
 Each subject is explained by itself, in the cluster as it is: as the scheduler does when it tries one of its pods. That several of
 them may want the same device is not looked at here (`all_pods` does it for the pods of a file). Pods that ask for the same have the
-same answer, and are explained once.
+same answer, and are explained once. One that is slow to explain takes no more from the others than `turns` gives it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +28,13 @@ from dra_driver.explain.subject.subject import (
     NewNode,
     PendingSubject,
     PodSubject,
+    Resolved,
     ResolvedPod,
     TemplateSubject,
     WorkloadSubject,
 )
 from dra_driver.explain.subject.wanted import of_pod
+from dra_driver.explain.turns import ENDLESS, Time, Told, by_turns
 from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.explain.waiting_pods import pods_of
 from dra_driver.model.api.core import Pod
@@ -43,11 +45,32 @@ from dra_driver.model.cluster import POD_SCHEDULED, ClusterState
 NO_TIME = "the time was over before this pod was looked at"
 
 
-class _Part(Struct, frozen=True):
-    """The answer about one subject: its reports, and a sentence about the subject as a whole."""
+class _Unit(Struct, frozen=True):
+    """What has a report of its own: what one subject means, or pods that ask for the same, of which the first is explained.
 
-    reports: tuple[Report, ...]
+    `known` is the report if nothing has to be searched.
+    """
+
+    title: str
+    namespace: str = ""
+    means: Sequence[Resolved] = ()
+    pods: Sequence[ResolvedPod] = ()
+    known: Report | None = None
+
+
+class _Part(Struct, frozen=True):
+    """One subject: what has reports, and a sentence about the subject as a whole."""
+
+    units: tuple[_Unit, ...]
     says: str = ""
+
+
+class Explained(Struct, frozen=True):
+    """A report about pods that ask for the same; `told` says how their turn went."""
+
+    report: Report
+    pods: tuple[Pod, ...]
+    told: Told
 
 
 def explain_several(
@@ -55,11 +78,11 @@ def explain_several(
     subjects: Sequence[NamedSubject | ManyPods],
     *,
     node: str = "",
-    cancelled: Callable[[], bool] = lambda: False,
+    time: Time = ENDLESS,
     recorded: bool = False,
     added: NewNode | None = None,
 ) -> ReportList:
-    """Return one report for each pod, claim and template. The parameters are those of `report.explain`.
+    """Return one report for each pod, claim and template, found in `time`. The other parameters are those of `report.explain`.
 
     A subject that does not exist has a report that says so. Raises Permanent if the node does not exist, or if the only subject are
     pods that cannot be found.
@@ -67,19 +90,19 @@ def explain_several(
     state = readable(state)
     if node:
         node_named(state, node, recorded=recorded)
-    where, limits = Cluster(state, recorded), Limits(node, cancelled, added)
-    fleet = Fleet(state)
+    where = Cluster(state, recorded)
     if len(subjects) == 1:
-        part = _part(where, subjects[0], limits, fleet)
+        part = _part(where, subjects[0])
         parts, said = [part], [part.says]
     else:
-        parts = [_part_or_error(where, one, limits, fleet) for one in subjects]
+        parts = [_part_or_error(where, one) for one in subjects]
         said = [
             f"{_title(one)}: {part.says}"
             for one, part in zip(subjects, parts, strict=True)
             if part.says
         ]
-    reports = [msgspec.structs.replace(one, not_read=()) for part in parts for one in part.reports]
+    explainer = _Explainer([one for part in parts for one in part.units], state, node, added)
+    reports = [msgspec.structs.replace(one, not_read=()) for one in explainer.reports(time)]
     outcomes = {one.outcome for one in reports}
     outcome = next((one for one in WORST_FIRST if one in outcomes), WORST_FIRST[-1])
     return ReportList(
@@ -129,60 +152,100 @@ def _resources(subject: NamedSubject | ManyPods) -> Sequence[str]:
             return ("pods",)
 
 
-def _part_or_error(
-    where: Cluster, subject: NamedSubject | ManyPods, limits: Limits, fleet: Fleet
-) -> _Part:
+def _part_or_error(where: Cluster, subject: NamedSubject | ManyPods) -> _Part:
     try:
-        return _part(where, subject, limits, fleet)
+        return _part(where, subject)
     except DriverError as error:
-        return _Part((_unknown(_title(subject), str(error)),))
+        return _Part((_known(_title(subject), str(error)),))
 
 
-def _part(where: Cluster, subject: NamedSubject | ManyPods, limits: Limits, fleet: Fleet) -> _Part:
+def _part(where: Cluster, subject: NamedSubject | ManyPods) -> _Part:
     if not isinstance(subject, WorkloadSubject | PendingSubject):
         found = list(resolve(where.state, subject, recorded=where.recorded))
-        return _Part((answer(found, limits, fleet),))
+        return _Part((_Unit(_title(subject), subject.namespace, found),))
     found_pods = pods_of(where, subject)
-    reports = list(_of_pods(found_pods.waiting, limits, fleet))
+    units = _grouped(where.state, found_pods.waiting)
     if found_pods.lacking:
-        reports.append(_unknown(subject.title, found_pods.lacking))
-    return _Part(tuple(reports), found_pods.says)
+        units.append(_known(subject.title, found_pods.lacking))
+    return _Part(tuple(units), found_pods.says)
 
 
 def explain_pods(
-    state: ClusterState, pods: Sequence[Pod], *, cancelled: Callable[[], bool]
-) -> Iterator[tuple[Report, tuple[Pod, ...]]]:
-    """Yield a report, and the pods that it is about: those that ask for the same. The order is that of the first of them.
+    state: ClusterState,
+    pods: Sequence[Pod],
+    *,
+    time: Time,
+    begins: Callable[[Sequence[Pod]], None],
+) -> Iterator[Explained]:
+    """Yield a report about each kind of pods, those that ask for the same, as soon as it is known. What would help is not looked for.
 
-    `state` is what `readable` returns, and `pods` are of it. While `cancelled` returns True, the reports say that there was no time.
+    `state` is what `readable` returns, and `pods` are of it. `begins` is called with the pods before they have a turn. The order of the pods counts if the time is short.
     """
-    for report, alike in _grouped(pods, Limits("", cancelled), Fleet(state)):
-        yield report, tuple(one.pod for one in alike)
+    units = _grouped(state, pods)
+    explainer = _Explainer(units, state, changes=False)
+
+    def explain(place: int, stop: Callable[[], bool]) -> Report:
+        begins([one.pod for one in units[place].pods])
+        return explainer.explain(place, stop)
+
+    for told in by_turns([one.namespace for one in units], explain, time):
+        unit = units[told.place]
+        report = told.report or _no_time(unit)
+        yield Explained(report, tuple(one.pod for one in unit.pods), told)
 
 
-def _of_pods(pods: Sequence[Pod], limits: Limits, fleet: Fleet) -> Iterator[Report]:
-    for report, alike in _grouped(pods, limits, fleet):
-        names = tuple(full_name(one.pod.metadata) for one in alike[1:])
-        yield msgspec.structs.replace(report, alike=names)
+class _Explainer:
+    """Explains units of one cluster. They share a Fleet. `changes`: whether to look for what would help."""
+
+    def __init__(
+        self,
+        units: Sequence[_Unit],
+        state: ClusterState,
+        node: str = "",
+        added: NewNode | None = None,
+        *,
+        changes: bool = True,
+    ) -> None:
+        self._units = units
+        self._fleet = Fleet(state)
+        self._node, self._added, self._changes = node, added, changes
+
+    def reports(self, time: Time) -> list[Report]:
+        """Return the report of each unit, in their order."""
+        places = [place for place, one in enumerate(self._units) if one.known is None]
+        namespaces = [self._units[place].namespace for place in places]
+        told = by_turns(namespaces, lambda number, stop: self.explain(places[number], stop), time)
+        found = {places[one.place]: one.report for one in told}
+        return [
+            _with_alike(one, one.known or found[place] or _no_time(one))
+            for place, one in enumerate(self._units)
+        ]
+
+    def explain(self, place: int, stop: Callable[[], bool]) -> Report:
+        """Return the report of the unit at this place."""
+        limits = Limits(self._node, stop, self._added, self._changes)
+        report = answer(self._units[place].means, limits, self._fleet)
+        if stop():
+            # What was not found out in time is no answer for the next ones, which have time of their own.
+            self._fleet = Fleet(self._fleet.state)
+        return report
 
 
-def _grouped(
-    pods: Sequence[Pod], limits: Limits, fleet: Fleet
-) -> Iterator[tuple[Report, list[ResolvedPod]]]:
+def _grouped(state: ClusterState, pods: Sequence[Pod]) -> list[_Unit]:
+    """Return the pods that ask for the same together, in the order of the first of each."""
     alike: dict[object, list[ResolvedPod]] = {}
     for pod in pods:
-        one = of_pod(fleet.state, pod, live=True)
+        one = of_pod(state, pod, live=True)
         alike.setdefault(_deciding(one), []).append(one)
-    for equal in alike.values():
-        if limits.stop():
-            # For many pods, even the preparation of their searches would take too long.
-            yield _unknown(equal[0].title, NO_TIME, "timeout"), equal
-            continue
-        report = answer(equal[:1], limits, fleet)
-        if limits.stop():
-            # What was not found out in time is no answer for the next ones, which may have time of their own.
-            fleet = Fleet(fleet.state)
-        yield report, equal
+    return [
+        _Unit(equal[0].title, equal[0].pod.metadata.namespace, equal[:1], equal)
+        for equal in alike.values()
+    ]
+
+
+def _with_alike(unit: _Unit, report: Report) -> Report:
+    names = tuple(full_name(one.pod.metadata) for one in unit.pods[1:])
+    return msgspec.structs.replace(report, alike=names)
 
 
 def _deciding(one: ResolvedPod) -> object:
@@ -209,14 +272,18 @@ def _of_claim(claim: ResourceClaim, pod: Pod) -> object:
     return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, against
 
 
-def _unknown(title: str, why: str, cause: str = "") -> Report:
-    return Report(
-        subject=title,
-        outcome="could not tell",
-        exit_code=EXIT_CODES["could not tell"],
-        summary=why,
-        verdicts=(CouldNotTell(cause, why),) if cause else (),
-    )
+def _known(title: str, why: str) -> _Unit:
+    return _Unit(title, known=_unknown(title, why))
+
+
+def _no_time(unit: _Unit) -> Report:
+    why = CouldNotTell("timeout", NO_TIME)
+    return msgspec.structs.replace(_unknown(unit.title, NO_TIME), verdicts=(why,))
+
+
+def _unknown(title: str, why: str) -> Report:
+    exit_code = EXIT_CODES["could not tell"]
+    return Report(subject=title, outcome="could not tell", exit_code=exit_code, summary=why)
 
 
 def _title(subject: NamedSubject | ManyPods) -> str:

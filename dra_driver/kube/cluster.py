@@ -66,13 +66,20 @@ NAMED_OPAQUE = 100
 _GATE = re.compile(rb'^kubernetes_feature_enabled\{name="(\w+)",[^}]*\} ([01])$', re.MULTILINE)
 
 Listed = TypeVar("Listed", bound=ApiValue)
+_Name = tuple[type[ApiValue], str, str]
+"""An object's kind, namespace and name."""
 
 
 class Scope(Struct, frozen=True):
-    """The namespace that the user asks about, if it is one; and the kinds of workloads that are read there, with what makes their pods."""
+    """The namespace that the user asks about, if it is one; and the kinds of workloads that are read there, with what makes their pods.
+
+    `waiting_pods`: only pods without a node are asked about. Then of claims and templates only what decides about those pods is kept in
+    memory: what they name, and claims that have devices. Anybody may create any number of others, each with more than a MiB.
+    """
 
     namespace: str = ""
     workloads: tuple[str, ...] = ()
+    waiting_pods: bool = False
 
 
 WHOLE_CLUSTER = Scope()
@@ -100,6 +107,8 @@ class _Reader:
         self._scope = scope
         self._not_read: list[NotRead] = []
         self._opaque: Counter[str] = Counter()
+        self._named: frozenset[_Name] = frozenset()
+        """What the pods without a node name."""
         self._found = ""  # for a message
 
     def read(self, recorded_at: str) -> ClusterState:
@@ -108,13 +117,17 @@ class _Reader:
         served = self._served()
         wire = next((wire.version for wire in WIRES if wire.version in served), "")
         self._found = it_serves(served)
+        nodes, pods = self._list("nodes", Node), self._list("pods", Pod)
+        self._named = frozenset(
+            name for pod in pods if not pod.spec.node_name for name in _named(pod)
+        )
         return ClusterState(
             recorded_at=recorded_at,
             kubernetes_version=str(version.get("gitVersion") or ""),
             feature_gates=self._feature_gates(),
             served=tuple(served),
-            nodes=self._list("nodes", Node),
-            pods=self._list("pods", Pod),
+            nodes=nodes,
+            pods=pods,
             namespaces=self._list("namespaces", Namespace),
             device_classes=self._resources("deviceclasses", DeviceClass, wire),
             resource_slices=self._resources("resourceslices", ResourceSlice, wire),
@@ -256,7 +269,18 @@ class _Reader:
         except Unreadable as error:
             self._unreadable(resource, item.identity, str(error))
             return None
-        return _short(found)
+        return _short(found) if self._decides(found) else None
+
+    def _decides(self, found: ApiValue) -> bool:
+        """Return whether the object may decide about what is asked."""
+        if not self._scope.waiting_pods:
+            return True
+        if isinstance(found, ResourceClaim) and found.status.allocation is None:
+            return (ResourceClaim, found.metadata.namespace, found.metadata.name) in self._named
+        if isinstance(found, ResourceClaimTemplate):
+            kind, metadata = ResourceClaimTemplate, found.metadata
+            return (kind, metadata.namespace, metadata.name) in self._named
+        return True
 
     def _unreadable(self, resource: str, who: Identity, why: str) -> None:
         self._not_read.append(
@@ -283,6 +307,17 @@ def _reason(error: DriverError) -> NotReadReason:
             return "not_served"
         case _:
             return "failed"
+
+
+def _named(pod: Pod) -> Iterator[_Name]:
+    """Yield the claims and templates that the pod names."""
+    namespace = pod.metadata.namespace
+    entries, made = pod.spec.resource_claims or (), pod.status.resource_claim_statuses or ()
+    extended = pod.status.extended_resource_claim_status
+    for claim in (*entries, *made, *((extended,) if extended else ())):
+        yield ResourceClaim, namespace, claim.resource_claim_name or ""
+    for entry in entries:
+        yield ResourceClaimTemplate, namespace, entry.resource_claim_template_name or ""
 
 
 def _short(found: Listed) -> Listed:

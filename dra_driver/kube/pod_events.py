@@ -52,8 +52,9 @@ learn(_Event)
 
 
 class Written(Struct, frozen=True):
-    """An Event that the API server has: its name, the pod's UID, what it says, when last (UTC), and how often so far."""
+    """An Event that the API server has: its namespace and name, the pod's UID, what it says, when last (UTC), and how often so far."""
 
+    namespace: str
     name: str
     pod_uid: str
     message: str
@@ -165,7 +166,8 @@ def _written(events: tuple[_Event, ...]) -> Iterator[Written]:
         at = moment(one.last_timestamp)
         about = one.involved_object
         if one.reporting_component == PROJECT and about.kind == "Pod" and at is not None:
-            yield Written(one.metadata.name, about.uid, one.message, at, one.count)
+            meta = one.metadata
+            yield Written(meta.namespace, meta.name, about.uid, one.message, at, one.count)
 
 
 def _path(namespace: str) -> str:

@@ -24,10 +24,15 @@ from dra_driver.cli.main import main
 from dra_driver.cli.pending_decisions import without_others
 from dra_driver.cli.pending_events import Clocks, Watch
 from dra_driver.cli.pending_metrics import PendingMetrics
+from dra_driver.explain import several
+from dra_driver.explain.explanation import Limits
+from dra_driver.explain.outcome import Report
 from dra_driver.explain.readable import readable
 from dra_driver.explain.several import explain_pods
+from dra_driver.explain.turns import Time
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.pod_events import PodEvents, Written
+from dra_driver.model.cluster import ClusterState
 from dra_driver.testing.fake_api import Answer, FakeApi
 
 Object = dict[str, Any]
@@ -372,15 +377,51 @@ def test_two_controllers_that_look_at_the_same_time_say_it_once(
 
 
 def test_a_clock_that_goes_wrong_doubles_nothing(controller: Controller) -> None:
-    """Ahead of the API server's clock: Events come early. Then set back: until the time of the last Event, nothing is said anew."""
+    """Ahead of the API server's clock: Events come early. Then set back: the Event gets the right time."""
     controller.api.put("pods", pod("train"))
     controller.look(minutes=60)
     assert controller.said() == [("train", LARGE)]
     controller.look(minutes=-60)
-    controller.api.put("resourceslices", devices("70Gi"))
     controller.look()
+    assert controller.said() == [("train", LARGE)]
+    (event,) = controller.events()
+    assert event["lastTimestamp"] == controller.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    controller.api.put("resourceslices", devices("70Gi"))
+    controller.look(minutes=4)
     assert len(controller.events()) == 1
-    controller.look(minutes=66)
+    controller.look(minutes=2)
+    assert len(controller.events()) == 2
+
+
+def forged(namespace: str, pod: Object, at: datetime) -> Object:
+    """An Event of somebody else under the controller's name."""
+    return {
+        "metadata": {"name": "forged", "namespace": namespace},
+        "involvedObject": {
+            "kind": "Pod",
+            "namespace": namespace,
+            "name": pod["metadata"]["name"],
+            "uid": pod["metadata"]["uid"],
+        },
+        "reason": "WaitingForDevices",
+        "reportingComponent": "dra-driver",
+        "message": "nothing",
+        "lastTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("namespace", "minutes"), [("aaa", 0), ("default", 6), ("default", 500_000_000)]
+)
+def test_an_event_of_another_namespace_or_of_the_future_mutes_no_pod(
+    controller: Controller, namespace: str, minutes: int
+) -> None:
+    stored = controller.api.put("pods", pod("train"))
+    at = controller.now + timedelta(minutes=minutes)
+    controller.api.put("events", forged(namespace, stored, at))
+    controller.look()
+    assert ("train", LARGE) in controller.said()
+    controller.look(minutes=10)
     assert len(controller.events()) == 2
 
 
@@ -446,6 +487,28 @@ def test_a_look_that_does_not_end_is_seen_by_the_liveness_probe(controller: Cont
     assert controller.watch.stuck() == ("the last look began 901 s ago",)
 
 
+def test_the_long_rest_after_a_long_look_does_not_fail_the_liveness_probe(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> None:
+        controller.seconds += 120.0
+        found.append(controller.watch.stuck())
+
+    class Stop(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            controller.seconds += timeout or 0.0
+            found.append(controller.watch.stuck())
+            if len(found) == 4:
+                self.set()
+            return True
+
+    found: list[tuple[str, ...]] = []
+    monkeypatch.setattr(controller.watch, "_look", look)
+    controller.watch.run(Stop())
+    assert controller.seconds == 2 * (120.0 + 1080.0)
+    assert found == [()] * 4
+
+
 def test_it_ends_when_it_is_told_and_rests_between_looks(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,9 +540,9 @@ def test_the_command_looks_serves_and_ends(
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     whole = Watch.look
 
-    def once(watch: Watch) -> None:
-        whole(watch)
+    def once(watch: Watch) -> float:
         os.kill(os.getpid(), signal.SIGTERM)
+        return whole(watch)
 
     monkeypatch.setattr(Watch, "look", once)
     config = str(tmp_path / "config")
@@ -553,6 +616,23 @@ def test_names_of_others_are_found_wherever_they_are(message: str, shown: str) -
     assert without_others(message, "a", {"a", "b", "c"}) == shown
 
 
+def test_claims_that_no_waiting_pod_names_stay_out_of_memory(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[ClusterState] = []
+    whole = pending_events.readable
+    monkeypatch.setattr(
+        pending_events, "readable", lambda state: states.append(state) or whole(state)
+    )
+    for number in range(3):
+        unused = {"metadata": {"name": f"unused-{number}"}, "spec": request("80Gi")}
+        controller.api.put("resourceclaims", unused)
+    controller.api.put("pods", pod("train"))
+    controller.look()
+    assert controller.said() == [("train", LARGE)]
+    assert states[0].resource_claims == ()
+
+
 def in_namespace(namespace: str, name: str, **spec: Any) -> Object:
     return {**pod(name, **spec), "metadata": {"name": name, "namespace": namespace}}
 
@@ -583,17 +663,59 @@ def test_pods_that_are_slow_to_explain_keep_no_other_namespace_from_its_turn(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two_tenants(controller)
-    whole = pending_events.explain_pods
-
-    def slow(state: Any, pods: Any, *, cancelled: Any) -> Any:
-        for report, alike in whole(state, pods, cancelled=cancelled):
-            while alike[0].metadata.name.startswith("slow") and not cancelled():
-                controller.seconds += 1.0
-            yield report, alike
-
-    monkeypatch.setattr(pending_events, "explain_pods", slow)
+    slow_to_explain(controller, monkeypatch)
     controller.look()
     assert ("train", LARGE) in controller.said()
+
+
+def slow_to_explain(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for a pod with "slow" in its name goes on until it is stopped; a look without one takes a second."""
+    whole, read = several.answer, cluster.read
+
+    def answer(subjects: Any, limits: Limits, fleet: Any) -> Report:
+        while "slow" in subjects[0].title and not limits.stop():
+            controller.seconds += 0.5
+        return whole(subjects, limits, fleet)
+
+    def slowly(target: Target, **scope: Any) -> ClusterState:
+        controller.seconds += 1.0
+        return read(target, **scope)
+
+    monkeypatch.setattr(several, "answer", answer)
+    monkeypatch.setattr(pending_events.cluster, "read", slowly)
+
+
+def test_only_the_namespace_of_slow_pods_rests_for_the_time_that_they_took(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_tenants(controller)
+    slow_to_explain(controller, monkeypatch)
+    assert controller.watch.look() == 1.0
+    slow = controller.seconds - 1.0
+    assert 30.0 < slow <= 61.0
+    unsure = 'dra_driver_pending_pods{outcome="could not tell"}'
+    assert controller.metric(unsure) == 2
+    # While the namespace rests, others are looked at, and its pods are counted.
+    controller.api.put("pods", pod("other", priority=1))
+    controller.now += timedelta(seconds=60)
+    controller.seconds += 30.0
+    assert controller.watch.look() == 1.0
+    assert controller.said() == [("train", LARGE), ("other", LARGE)]
+    assert controller.metric(unsure) == 2
+    before = controller.seconds
+    controller.seconds += 9 * slow
+    assert controller.watch.look() == 1.0
+    assert controller.seconds - before - 9 * slow > 30.0
+
+
+def test_if_all_that_waits_rests_the_cluster_is_not_read(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.api.put("pods", pod("slow"))
+    slow_to_explain(controller, monkeypatch)
+    assert controller.watch.look() == 1.0
+    assert controller.watch.look() == 0.0
+    assert controller.metric('dra_driver_pending_pods{outcome="could not tell"}') == 1
 
 
 def test_a_search_that_hangs_costs_no_other_namespace_its_event(
@@ -602,18 +724,24 @@ def test_a_search_that_hangs_costs_no_other_namespace_its_event(
     two_tenants(controller)
     whole = pending_events.explain_pods
 
-    def hanging(state: Any, pods: Any, *, cancelled: Any) -> Any:
+    def hanging(state: Any, pods: Any, *, time: Any, begins: Any) -> Any:
         for one in pods:
+            begins([one])
             if one.metadata.namespace == "aaa":
+                controller.seconds += 90.0
                 raise TookTooLong
-            yield from whole(state, [one], cancelled=cancelled)
+            yield from whole(state, [one], time=time, begins=begins)
 
     monkeypatch.setattr(pending_events, "explain_pods", hanging)
-    controller.look()
-    assert controller.metric('dra_driver_pending_looks_total{result="failed"}') == 1
+    failed = 'dra_driver_pending_looks_total{result="failed"}'
+    assert controller.watch.look() == 0.0
+    assert controller.metric(failed) == 1
     controller.look()
     assert controller.said() == [("train", LARGE)]
-    assert controller.metric('dra_driver_pending_looks_total{result="failed"}') == 2
+    assert controller.metric(failed) == 1
+    controller.seconds += 9 * 90.0
+    controller.look()
+    assert controller.metric(failed) == 2
 
 
 def test_a_turn_that_was_cut_leaves_nothing_behind_for_pods_that_ask_for_the_same(
@@ -631,10 +759,19 @@ def test_a_turn_that_was_cut_leaves_nothing_behind_for_pods_that_ask_for_the_sam
         controller.api.put("pods", in_namespace(namespace, "train"))
     state = readable(cluster.read(controller.watch._target))
     pods = sorted(state.pods, key=lambda one: one.metadata.namespace)
-    answers = itertools.chain([False], itertools.repeat(True))
-    found = explain_pods(state, pods, cancelled=lambda: next(answers))
-    assert next(found)[0].outcome == "could not tell"
-    answers = itertools.repeat(False)
-    report, (waiting,) = next(found)
-    assert (report.outcome, waiting.metadata.namespace) == ("devices do not fit", "default")
-    assert "too long" not in str(report)
+    turns: list[str] = []
+    looks = itertools.count()
+
+    def now() -> float:
+        """The first turn is over as soon as its search has begun."""
+        return 5.0 if len(turns) > 1 or next(looks) > 6 else 0.0
+
+    found = explain_pods(
+        state, pods, time=Time(now, 20.0), begins=lambda of: turns.append(of[0].metadata.namespace)
+    )
+    first, second = found
+    assert turns == ["aaa", "default", "aaa"]
+    assert [one.pods[0].metadata.namespace for one in (first, second)] == ["default", "aaa"]
+    for one in (first, second):
+        assert one.report.outcome == "devices do not fit"
+        assert "too long" not in str(one.report)

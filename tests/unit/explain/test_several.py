@@ -8,6 +8,9 @@ import msgspec
 import pytest
 
 from dra_driver.errors import Permanent
+from dra_driver.explain import several
+from dra_driver.explain.explanation import Limits
+from dra_driver.explain.outcome import Report
 from dra_driver.explain.several import explain_pods, explain_several, settled
 from dra_driver.explain.subject.subject import (
     ClaimSubject,
@@ -16,6 +19,7 @@ from dra_driver.explain.subject.subject import (
     TemplateSubject,
     WorkloadSubject,
 )
+from dra_driver.explain.turns import ENDLESS, Time
 from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import ResourceClaimTemplate
@@ -227,27 +231,67 @@ def test_one_node_and_the_end_of_the_time_hold_for_each_pod() -> None:
     known = cluster(pod("a", BY_NAME), claims=(claim("one"),))
     (found,) = explain_several(known, [PendingSubject("ns")], node=HOME).items
     assert [node.nodes for node in found.nodes] == [(HOME,)]
-    (late,) = explain_several(known, [PendingSubject("ns")], cancelled=lambda: True).items
+    over = Time(lambda: 1.0, 0.0)
+    (late,) = explain_several(known, [PendingSubject("ns")], time=over).items
     assert late.exit_code == 2
     assert late.verdicts == (CouldNotTell("timeout", late.summary),)
     assert late.nodes == ()
 
 
-@pytest.mark.parametrize("looks", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("looks", range(2, 9))
 def test_pods_that_come_after_one_that_took_too_long_have_an_answer(looks: int) -> None:
+    """The clock jumps at one of the first looks at it, so that the turn of the first pod is cut there."""
     elsewhere = {"nodeSelector": {"a": "b"}}
     pods = [pod("slow", NEVER_FITS), *(pod(name, NEVER_FITS, spec=elsewhere) for name in "ab")]
-    left, late = itertools.count(looks, -1), [True]
+    left, begun = itertools.count(looks, -1), []
 
-    def cancelled() -> bool:
-        return late[0] and next(left) <= 0
+    def now() -> float:
+        return 2.0 if len(begun) == 1 and next(left) <= 0 else float(len(begun) > 1)
 
-    answers = explain_pods(cluster(*pods), pods, cancelled=cancelled)
-    slow, about = next(answers)
-    assert (slow.exit_code, [one.metadata.name for one in about]) == (2, ["slow"])
-    late[0] = False
-    ((found, about),) = answers
-    assert (found.exit_code, [one.metadata.name for one in about]) == (1, ["a", "b"])
+    answers = explain_pods(cluster(*pods), pods, time=Time(now, 8.0), begins=begun.append)
+    found = [(one.report.exit_code, [each.metadata.name for each in one.pods]) for one in answers]
+    assert sorted(found) == [(1, ["a", "b"]), (1, ["slow"])]
+
+
+def slow_if(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[float]:
+    """Let the search for pods and claims of these names go on until it is stopped. Returns the clock."""
+    clock, whole = [0.0], several.answer
+
+    def answer(subjects: Any, limits: Limits, fleet: Any) -> Report:
+        while subjects[0].title.endswith(names) and not limits.stop():
+            clock[0] += 0.25
+        return whole(subjects, limits, fleet)
+
+    monkeypatch.setattr(several, "answer", answer)
+    return clock
+
+
+def test_a_slow_pod_keeps_no_other_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = [pod(f"a{n}slow", NEVER_FITS, spec={"nodeSelector": {"a": str(n)}}) for n in range(9)]
+    known = cluster(*slow, pod("z", BY_NAME), claims=(claim("one"),))
+    clock = slow_if(monkeypatch, "slow")
+    time = Time(lambda: clock[0], 54.0)
+    found = explain_several(known, [PendingSubject("")], time=time).items
+    assert [one.subject for one in found] == [f"pod ns/{one.metadata.name}" for one in known.pods]
+    assert [one.exit_code for one in found] == [2] * 9 + [0]
+    assert 40.0 < clock[0] < 56.0
+
+
+def test_a_slow_subject_keeps_no_other_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = cluster(pod("slow", NEVER_FITS), claims=(claim("one"), claim("two", NEVER)))
+    clock = slow_if(monkeypatch, "slow")
+    subjects = [PodSubject("ns", "slow"), ClaimSubject("ns", "one"), ClaimSubject("ns", "two")]
+    found = explain_several(known, subjects, time=Time(lambda: clock[0], 54.0))
+    assert [one.exit_code for one in found.items] == [2, 0, 1]
+
+
+def test_without_its_changes_a_report_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = [pod("a", BY_NAME)]
+    known = cluster(*pods, claims=(claim("one"), holder("gpu-0")))
+    (whole,) = explain_several(known, [PendingSubject("")]).items
+    (told,) = explain_pods(known, pods, time=ENDLESS, begins=lambda _: None)
+    assert whole.changes
+    assert told.report == msgspec.structs.replace(whole, changes=())
 
 
 @pytest.mark.parametrize(

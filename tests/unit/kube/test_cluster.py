@@ -3,6 +3,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,46 @@ def test_everything_that_decides_about_devices_is_read(version: str) -> None:
     assert request.exactly is not None
     assert request.exactly.device_class_name == "gpu"
     assert state.not_read == ()
+
+
+def test_for_waiting_pods_only_what_they_name_and_what_has_devices_is_kept() -> None:
+    def named(name: str, namespace: str = "team") -> dict[str, Any]:
+        return {"metadata": {"namespace": namespace, "name": name}, "spec": {"devices": {}}}
+
+    statuses = {
+        "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}, {"name": "none"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "extended"},
+    }
+    entries = [
+        {"name": "a", "resourceClaimName": "shared"},
+        {"name": "b", "resourceClaimTemplateName": "t"},
+    ]
+    with FakeApi() as api:
+        api.tell_gates({})
+        waits = {**named("waits"), "spec": {"resourceClaims": entries}, "status": statuses}
+        api.put("pods", waits)
+        of_running = [{"name": "a", "resourceClaimName": "unused"}]
+        running = {"nodeName": "n1", "resourceClaims": of_running}
+        api.put("pods", {**named("runs"), "spec": running})
+        for name in ("shared", "made", "extended", "unused"):
+            api.put("resourceclaims", named(name))
+            api.put("resourceclaims", named(name, "other"))
+        status = {"allocation": {"devices": {"results": []}}}
+        api.put("resourceclaims", {**named("holds", "other"), "status": status})
+        for namespace in ("team", "other"):
+            api.put("resourceclaimtemplates", {**named("t", namespace), "spec": {"spec": {}}})
+        connection = Connection(api.url, source="this test")
+        state = read_cluster(connection, scope=Scope(waiting_pods=True))
+        everything = read_cluster(connection)
+    claims = {(one.metadata.namespace, one.metadata.name) for one in state.resource_claims}
+    assert claims == {
+        *(("team", name) for name in ("shared", "made", "extended")),
+        ("other", "holds"),
+    }
+    assert [one.metadata.namespace for one in state.resource_claim_templates] == ["team"]
+    assert state.not_read == ()
+    assert len(everything.resource_claims) == 9
+    assert len(everything.resource_claim_templates) == 2
 
 
 def test_workloads_are_read_where_they_are_asked_about_with_what_makes_their_pods() -> None:
