@@ -13,10 +13,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
-from dra_driver.convert.nodes import choice_of_nodes, partition_of, without_partition
-from dra_driver.convert.resources import Choice, NotConverted, Wanted, answers
+from dra_driver.convert.nodes import choice_of_nodes
+from dra_driver.convert.resources import Around, Choice, NotConverted, Wanted, answers
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import pod_path
@@ -70,8 +71,7 @@ class _Pod(Struct):
     """A pod while its containers are converted."""
 
     choice: Choice
-    partition: str = ""
-    """The profile of the parts that the pod's nodes offer as nvidia.com/gpu."""
+    around: Around
     asked: list[Asked] = field(default_factory=list)
     left: list[NotConverted] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -124,7 +124,7 @@ def _convert(
     taken: Names,
 ) -> Converted:
     """Change the spec of one pod of an object. The documents are what must be made before it; there are none if the pod stays as it was."""
-    state = _Pod(choice, partition_of(spec))
+    state = _Pod(choice, around(spec))
     without_partition(spec)
     uses = list(_containers(spec, state))
     if not state.asked:
@@ -259,7 +259,7 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
         return
     amounts = amounts_of(resources)
     models = {name: model for name, model in amounts.items() if is_invented_resource(name)}
-    for name, one in answers(amounts, state.partition, state.choice).items():
+    for name, one in answers(amounts, state.around, state.choice).items():
         if isinstance(one, NotConverted):
             state.left.append(one)
             continue

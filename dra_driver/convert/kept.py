@@ -7,10 +7,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.convert import amounts_of, is_custom, listed
 from dra_driver.convert.labels import Condition
 from dra_driver.convert.no_pods import unknown_kind
-from dra_driver.convert.nodes import choice_of_nodes, partition_of, without_partition
+from dra_driver.convert.nodes import choice_of_nodes
 from dra_driver.convert.resources import Choice, NotConverted, Wanted, answers
 
 Object = Mapping[str, Any]
@@ -23,6 +24,7 @@ class Kept:
 
     def __init__(self, document: Object, spec: Object, *, is_nested: bool) -> None:
         self._spec = spec
+        self._around = around(spec)
         stays = is_nested and not is_custom(document)
         self._kind = unknown_kind(str(document.get("kind"))) if stays else ""
 
@@ -30,7 +32,7 @@ class Kept:
         """Return the answer for each resource of devices that a container asks for."""
         resources = container.get("resources")
         amounts = amounts_of(resources) if isinstance(resources, Mapping) else {}
-        found = answers(amounts, partition_of(self._spec), Choice())
+        found = answers(amounts, self._around, Choice())
         if self._kind:
             return {name: NotConverted(name, self._kind) for name in found}
         return found

@@ -25,6 +25,7 @@ from dra_driver.model.quantity import Quantity
 NVIDIA_DRIVER = "gpu.nvidia.com"
 _GPU = "nvidia.com/gpu"
 _SHARED = ".shared"
+_GPU_SHARED = _GPU + _SHARED
 _MOST = 10**9
 _NANO = 10**9
 
@@ -60,13 +61,22 @@ class NotConverted(Struct, frozen=True):
     reason: str
 
 
-def answers(
-    amounts: Mapping[str, str], partition: str, choice: Choice
-) -> dict[str, Wanted | NotConverted]:
-    """Return for each resource of devices that a container asks for the request that asks for the same, or why it stays.
+class Around(Struct, frozen=True):
+    """What the pod and the workload around a container say of its resources.
 
-    `partition` is the profile of the parts that the nodes of the pod offer as nvidia.com/gpu; "" if they offer whole GPUs.
+    `profile`: the pod's nodes offer parts of this profile as nvidia.com/gpu, written as in the name of a resource. `may_be_part`: why it is not known
+    which part that is, or whether it is one. `not_shared`: why the pods of the workload cannot share one claim. Each is "" for a usual pod.
     """
+
+    profile: str = ""
+    may_be_part: str = ""
+    not_shared: str = ""
+
+
+def answers(
+    amounts: Mapping[str, str], around: Around, choice: Choice
+) -> dict[str, Wanted | NotConverted]:
+    """Return for each resource of devices that a container asks for the request that asks for the same, or why it stays."""
     others = {name: other for name in amounts if (other := elsewhere(name))}
     part = next((name for name, other in others.items() if other.is_part), "")
     devices = [name for name in amounts if is_device_resource(name)]
@@ -85,8 +95,11 @@ def answers(
             reason = (
                 f"with {part} it is a part of a GPU, and a claim asks for a whole one; it stays"
             )
+        elif name in (_GPU, _GPU_SHARED) and around.may_be_part:
+            reason = around.may_be_part
         else:
-            asked = f"nvidia.com/mig-{partition}" if partition and name == _GPU else name
+            of_part = name in (_GPU, _GPU_SHARED) and around.profile
+            asked = name.replace(_GPU, f"nvidia.com/mig-{around.profile}") if of_part else name
             found[name] = wanted(asked, amount, choice)
         if reason:
             found[name] = NotConverted(f"{name}: {amount:.40}", reason)
