@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What do the nodes that a pod chooses say of its resources?
+"""What do a pod's nodes and its workload say of its resources?
 
 With the strategy `single` NVIDIA's plugin offers MIG devices by the name of whole GPUs, and so does GKE. Only the labels by which a pod chooses
 its nodes tell that it means a part.
@@ -8,16 +8,23 @@ its nodes tell that it means a part.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from dra_driver.convert.labels import Condition, profile_in
 from dra_driver.convert.nodes import inside, required_terms
 from dra_driver.convert.resources import Around
+from dra_driver.convert.shares import why_not_shared
 from dra_driver.model.mig_profiles import profile_of
 
 PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
 
 
-def around(spec: Mapping[str, Any]) -> Around:
-    """Return what a pod's spec says of the resources of its containers."""
+def around(document: Mapping[str, Any], spec: Mapping[str, Any]) -> Around:
+    """Return what an object says of the resources in one of its pods."""
+    return replace(_of_nodes(spec), not_shared=why_not_shared(document, spec))
+
+
+def _of_nodes(spec: Mapping[str, Any]) -> Around:
     chosen = [
         Condition(str(key), "In", (str(value),))
         for key, value in inside(spec, "nodeSelector").items()
@@ -82,7 +89,7 @@ _PROFILES: Mapping[str, Callable[[str], str | None]] = {
 def without_partition(spec: dict[str, Any]) -> None:
     """Take GKE's label of nodes with parts out of a pod's spec, if its requests have the profile."""
     labels = inside(spec, "nodeSelector")
-    if PARTITION_LABEL in labels and around(spec).profile:
+    if PARTITION_LABEL in labels and _of_nodes(spec).profile:
         del labels[PARTITION_LABEL]
         if not labels:
             del spec["nodeSelector"]

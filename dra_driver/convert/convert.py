@@ -124,7 +124,7 @@ def _convert(
     taken: Names,
 ) -> Converted:
     """Change the spec of one pod of an object. The documents are what must be made before it; there are none if the pod stays as it was."""
-    state = _Pod(choice, around(spec))
+    state = _Pod(choice, around(made, spec))
     without_partition(spec)
     uses = list(_containers(spec, state))
     if not state.asked:

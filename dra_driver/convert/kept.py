@@ -24,7 +24,7 @@ class Kept:
 
     def __init__(self, document: Object, spec: Object, *, is_nested: bool) -> None:
         self._spec = spec
-        self._around = around(spec)
+        self._around = around(document, spec)
         stays = is_nested and not is_custom(document)
         self._kind = unknown_kind(str(document.get("kind"))) if stays else ""
 

@@ -199,14 +199,16 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     """Return whether a label selector matches the labels. An expression with an unknown operator is taken as true."""
     wanted = _inside(selector, "matchLabels")
     expressions = selector.get("matchExpressions")
-    found = [one for one in expressions if isinstance(one, dict)] if expressions else []
+    each = expressions if isinstance(expressions, list) else []
+    found = [one for one in each if isinstance(one, dict)]
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
         _holds(one, labels) for one in found
     )
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = str(expression.get("key")), expression.get("values") or ()
+    key, values = str(expression.get("key")), expression.get("values")
+    values = values if isinstance(values, list) else []
     match expression.get("operator"):
         case "In":
             return key in labels and labels[key] in values

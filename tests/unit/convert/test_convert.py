@@ -256,7 +256,9 @@ def test_shared_gpus_are_one_claim_of_all_pods() -> None:
     assert made["spec"]["containers"][0]["resources"]["claims"] == [
         {"name": "shared-gpu", "request": "a"}
     ]
-    assert found.notes[0].startswith("the pods that use this claim take turns")
+    assert found.notes[0].startswith(
+        "all pods that use this claim run on one node and take turns on its one GPU, at most 256"
+    )
 
 
 def test_claims_that_are_there_stay() -> None:
