@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
-from dra_driver.convert.nodes import choice_of_nodes
+from dra_driver.convert.nodes import choice_of_nodes, without_request
 from dra_driver.convert.resources import Around, Choice, NotConverted, Wanted, answers
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import group_and_version, kind_of, name_of
@@ -45,12 +45,16 @@ _RUNTIME = (
 
 
 class Converted(Struct, frozen=True):
-    """The objects in place of one: claims and templates first. `notes` become comments; `left` stays as it was."""
+    """The objects in place of one: claims and templates first. `notes` become comments; `left` stays as it was.
+
+    `without_request` are the labels of devices in pods that ask for none: they stay, and nothing is missing.
+    """
 
     title: str
     documents: tuple[Object, ...]
     notes: tuple[str, ...] = ()
     left: tuple[NotConverted, ...] = ()
+    without_request: tuple[NotConverted, ...] = ()
 
     @property
     def is_changed(self) -> bool:
@@ -107,13 +111,14 @@ def convert(
     first = [one for found in each for one in found.documents]
     notes = [one for found in each for one in found.notes]
     left = [one for found in each for one in found.left]
+    labels = tuple(one for found in each for one in found.without_request)
     if not pods or is_custom(document):
         paths = tuple(f"{path_text(path)}." for path in pods)
         left += [one for one in without_pods(made, choice) if not one.what.startswith(paths)]
     if first and is_custom(document):
         notes.append(_CUSTOM)
     documents = (*first, made) if first else (document,)
-    return Converted(title, documents, tuple(dict.fromkeys(notes)), tuple(left))
+    return Converted(title, documents, tuple(dict.fromkeys(notes)), tuple(left), labels)
 
 
 def _convert(
@@ -128,7 +133,7 @@ def _convert(
     without_partition(spec)
     uses = list(_containers(spec, state))
     if not state.asked:
-        return Converted("", (), left=tuple(state.left))
+        return Converted("", (), (), tuple(state.left), tuple(without_request(spec)))
     selected = choice_of_nodes(spec, [one.wanted for one in state.asked], products)
     asked = [
         replace(one, wanted=replace(one.wanted, selectors=(*one.wanted.selectors, *more)))

@@ -11,12 +11,11 @@ from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.convert import amounts_of, is_custom, listed
 from dra_driver.convert.labels import Condition
 from dra_driver.convert.no_pods import unknown_kind
-from dra_driver.convert.nodes import choice_of_nodes
+from dra_driver.convert.nodes import NO_REQUEST, choice_of_nodes
 from dra_driver.convert.resources import Choice, NotConverted, Wanted, answers
 
 Object = Mapping[str, Any]
 _CHOSEN = ("nodeSelector", "affinity")
-_NO_REQUEST = "no container asks for a device that a claim can have, so there is no request for its selector; it stays"
 
 
 class Kept:
@@ -41,7 +40,7 @@ class Kept:
         """Return why a condition about the devices of the node stays; "" if it becomes a selector."""
         if self._kind:
             return self._kind
-        return _NO_REQUEST if self._left is None else self._left.get(str(condition), "")
+        return NO_REQUEST if self._left is None else self._left.get(str(condition), "")
 
     @cached_property
     def _left(self) -> dict[str, str] | None:

@@ -18,6 +18,8 @@ _VENDORS = {"nvidia.com": "nvidia", "amd.com": "amd", "gpu.intel.com": "intel"}
 _OF_SEVERAL = "one of several terms has another condition, so none can be taken out; all stay"
 _OF_WHOLE_GPU = "it is about the whole GPU, and a part of one does not say how it is; it stays. The profile says the memory of the part"
 
+NO_REQUEST = "no container asks for a device that a claim can have, so there is no request for its selector; it stays"
+
 
 class ChoiceOfNodes(Struct):
     """The selectors for each request, and what stays."""
@@ -85,6 +87,20 @@ def required_terms(spec: Mapping[str, Any]) -> list[list[Condition]]:
         for one in (terms if isinstance(terms, list) else ())
         if isinstance(one, dict)
     ]
+
+
+def without_request(spec: Mapping[str, Any]) -> list[NotConverted]:
+    """Return the conditions about devices in the spec of a pod that has no request for their selectors."""
+    affinity = inside(inside(spec, "affinity"), "nodeAffinity")
+    each = [
+        *(
+            Condition(str(key), "In", (str(value),))
+            for key, value in inside(spec, "nodeSelector").items()
+        ),
+        *chain(*required_terms(spec)),
+        *_preferred(affinity),
+    ]
+    return [NotConverted(str(one), NO_REQUEST) for one in each if is_device_label(one.key)]
 
 
 def _take(found: ChoiceOfNodes, expressions: Sequence[str]) -> None:
@@ -185,11 +201,17 @@ def _drop_affinity(spec: Object) -> None:
 
 
 def _preferences(affinity: Object, found: ChoiceOfNodes) -> None:
+    reason = "it is a preference; a claim has firstAvailable for alternatives in an order; it stays"
+    found.left += [
+        NotConverted(str(one), reason) for one in _preferred(affinity) if is_device_label(one.key)
+    ]
+
+
+def _preferred(affinity: Object) -> list[Condition]:
     preferred = affinity.get(_PREFERRED)
-    for one in preferred if isinstance(preferred, list) else ():
-        term = inside(one, "preference") if isinstance(one, dict) else {}
-        for expression in _expressions(term):
-            condition = condition_of(expression)
-            if is_device_label(condition.key):
-                reason = "it is a preference; a claim has firstAvailable for alternatives in an order; it stays"
-                found.left.append(NotConverted(str(condition), reason))
+    terms = [
+        inside(one, "preference")
+        for one in (preferred if isinstance(preferred, list) else ())
+        if isinstance(one, dict)
+    ]
+    return [condition_of(each) for term in terms for each in _expressions(term)]

@@ -88,6 +88,17 @@ def test_the_product_of_parts_is_that_of_their_gpu() -> None:
     assert (found.left, "nodeSelector" in found.documents[1]["spec"]) == ((), False)
 
 
+def test_another_product_than_that_of_parts_stays_for_a_part() -> None:
+    spec = affinity({PRODUCT: [f"{A100}-MIG-2g.10gb"]})
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    term["matchExpressions"][0]["operator"] = "NotIn"
+    found = converted(spec, "nvidia.com/mig-1g.5gb")
+    assert selectors(found) == ['device.attributes["gpu.nvidia.com"].profile == "1g.5gb"']
+    assert [one.what for one in found.left] == [f"{PRODUCT} NotIn {A100}-MIG-2g.10gb"]
+
+
 def test_an_affinity_says_it_as_well() -> None:
     found = converted(affinity({PRODUCT: [f"{A100}-MIG-1g.5gb", "NVIDIA-A100-PCIE-MIG-1g.5gb"]}))
     assert request(found)["deviceClassName"] == "mig.nvidia.com"
