@@ -8,14 +8,19 @@ from collections.abc import Iterator
 
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.check.finding import Finding
-from dra_driver.check.given import Given, Known, entries, mapping, steps
+from dra_driver.check.given import NVIDIA_DRIVER, Given, Known, entries, mapping, steps
 from dra_driver.check.names import Names
 from dra_driver.check.parts import devices_path, is_of_dra, requests
 from dra_driver.check.references import KNOWN_CLASSES
-from dra_driver.model.config_kind import ConfigKind
+from dra_driver.model.config_kind import ConfigKind, NotSupported
 from dra_driver.model.decoding import decode
 from dra_driver.model.printable import printable
 from dra_driver.model.yaml_documents import Path
+
+_OTHER = (
+    f"it is right for NVIDIA's own driver, which has the name {NVIDIA_DRIVER} too; if this driver runs by that name, --driver-name {NVIDIA_DRIVER} makes "
+    "this an error"
+)
 
 
 def config_findings(one: Given, known: Known) -> Iterator[Finding]:
@@ -30,7 +35,7 @@ def config_findings(one: Given, known: Known) -> Iterator[Finding]:
         driver = str(opaque.get("driver", ""))
         if driver in known.drivers and isinstance(opaque.get("parameters"), dict):
             yield from _parameters(
-                one, (*place, "opaque", "parameters"), opaque["parameters"], known
+                one, (*place, "opaque", "parameters"), opaque["parameters"], driver, known
             )
         elif near := meant(driver, known.drivers):
             message = f"no known driver is called {printable(driver)}"
@@ -38,7 +43,7 @@ def config_findings(one: Given, known: Known) -> Iterator[Finding]:
 
 
 def _parameters(
-    one: Given, path: Path, content: dict[str, object], known: Known
+    one: Given, path: Path, content: dict[str, object], driver: str, known: Known
 ) -> Iterator[Finding]:
     version, kind = content.get("apiVersion"), content.get("kind")
     same = [each for each in known.kinds if each.kind == kind]
@@ -54,11 +59,11 @@ def _parameters(
             near or f"known are {', '.join(named)}",
         )
         return
-    yield from _values(one, path, content, exact)
+    yield from _values(one, path, content, exact, is_ours=known.is_ours(driver))
 
 
 def _values(
-    one: Given, path: Path, content: dict[str, object], kind: ConfigKind
+    one: Given, path: Path, content: dict[str, object], kind: ConfigKind, *, is_ours: bool
 ) -> Iterator[Finding]:
     fields = {name: value for name, value in content.items() if name not in ("apiVersion", "kind")}
     value, mistakes = decode(fields, kind.structure)
@@ -69,13 +74,15 @@ def _values(
             f"{kind.kind}: {mistake}",
             "docs/reference/kinds.md has the fields and their values",
         )
-    if value is not None and kind.judge is not None:
-        try:
-            kind.judge(value)
-        except ValueError as error:
-            yield one.finding("config-value", path, f"{kind.kind}: {error}", kind.advice)
-    elif value is not None and kind.advice:
-        yield one.finding("config-value", path, f"{kind.kind} is refused", kind.advice)
+    if value is None or kind.judge is None:
+        return
+    try:
+        kind.judge(value)
+    except NotSupported as error:
+        rule, action = ("config-value", "") if is_ours else ("config-of-nvidia", _OTHER)
+        yield one.finding(rule, path, f"{kind.kind}: {error}", action)
+    except ValueError as error:
+        yield one.finding("config-value", path, f"{kind.kind}: {error}", kind.advice)
 
 
 def capacity_findings(one: Given, names: Names, known: Known) -> Iterator[Finding]:

@@ -109,6 +109,22 @@ class Known(Struct, frozen=True, kw_only=True):
         """The names under which this driver may run: each is the domain of its attributes."""
         return tuple(dict.fromkeys((self.driver, DOMAIN, NVIDIA_DRIVER)))
 
+    def is_ours(self, driver: str) -> bool:
+        """Return whether it is known that one of these names is this driver's, and not that of NVIDIA's own driver.
+
+        It is by the name that was given, or if all devices of the cluster under the name are this driver's: NVIDIA's have no `vendor`.
+        """
+        if driver in (self.driver, DOMAIN):
+            return True
+        slices = self.state.resource_slices if self.state else ()
+        devices = [
+            device
+            for one in slices
+            if one.spec.driver == driver
+            for device in one.spec.devices or ()
+        ]
+        return bool(devices) and all("vendor" in (one.attributes or {}) for one in devices)
+
 
 def steps(text: str, content: object = None) -> Path:
     """Return the path for a text such as spec.requests[0].name.

@@ -13,6 +13,13 @@ from dra_driver.model.vocabulary import ATTRIBUTES, CAPACITIES
 
 _STANDARD = "resource.kubernetes.io"
 _KINDS = {"int": "int", "bool": "bool", "string": "string", "version": "version"}
+_OF_NVIDIA = {
+    **dict.fromkeys(("partition1", "partition2", "partition4", "partition8"), "int"),
+    "gpuModuleId": "int",
+}
+"""The attributes that only NVIDIA's own driver has, with its feature gate FabricManagerPartitioning."""
+_CAPACITIES_OF_NVIDIA = {"shares": "quantity"}
+"""The same with ConsumableShares."""
 
 
 class Names(Struct, frozen=True):
@@ -71,6 +78,9 @@ def names_of(known: Known) -> Names:
             domain, name = _qualified(term.name, driver)
             attributes.setdefault(domain, {})[name] = term.kind
         capacity[driver] = {term.name: term.kind for term in CAPACITIES}
+        if not known.is_ours(driver):
+            attributes[driver] |= _OF_NVIDIA
+            capacity[driver] |= _CAPACITIES_OF_NVIDIA
     for one in known.state.resource_slices if known.state else ():
         for device in one.spec.devices or ():
             for qualified, value in (device.attributes or {}).items():

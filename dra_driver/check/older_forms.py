@@ -29,10 +29,12 @@ WITHDRAWN = (
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
 _INDENT = 2
 _MEMORY = re.compile(
-    r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>\d+)(?=\s*(?:$|&&|\|\||[)?:,]))"""
+    r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>[0-9]{1,20})(?=\s*(?:$|&&|\|\||[)?:,]))"""
 )
-"""The form of the first guides. Their numbers are MiB, as nvidia-smi shows them. What follows must end the comparison: half of `16 * 1024` would be
-another condition."""
+"""The form of the first guides. What follows must end the comparison: half of `16 * 1024` would be another condition."""
+_MIB = range(1_000, 1_000_001)
+"""The numbers that only MiB make an amount of a GPU's memory, as nvidia-smi shows it and the first guides have it. Smaller ones are most often meant
+as GiB, larger ones as bytes."""
 _DRIVER = re.compile(r"""device\.driver\s*==\s*(?P<quote>['"])(?P<driver>[^'"]+)(?P=quote)""")
 _NOT_EXACT = "the place in the file is not known exactly (an alias, or fields in another order): write it by hand"
 NVIDIA = ".nvidia.com"
@@ -162,7 +164,14 @@ def _memory(one: Given, driver: str) -> Iterator[Finding]:
         named = _DRIVER.search(expression.text)
         domain = named["driver"] if named else _domain(one, expression.path, driver)
         sign, number = found["sign"], found["number"]
-        new = f'device.capacity["{domain}"].memory.compareTo(quantity("{number}Mi")) {sign} 0'
+        read = f'device.capacity["{domain}"].memory.compareTo(quantity'
+        message = f"memory is a capacity and no attribute, and {number} is no quantity: {found[0]}"
+        if int(number) not in _MIB:
+            most_likely = f"{number}Gi" if int(number) < _MIB.start else number
+            action = f'write {read}("{most_likely}")) {sign} 0, with the unit that is meant: Gi, Mi, or none for bytes. --fix does not guess it'
+            yield one.finding("old-memory", expression.path, message, action)
+            continue
+        new = f'{read}("{number}Mi")) {sign} 0'
         text = expression.text[: found.start()] + new + expression.text[found.end() :]
         edit = _text_edit(
             one, expression.path, found[0], new, replaced(one.content, expression.path, text)
@@ -170,7 +179,7 @@ def _memory(one: Given, driver: str) -> Iterator[Finding]:
         yield one.finding(
             "old-memory",
             expression.path,
-            f"memory is a capacity and no attribute, and {number} is no quantity: {found[0]}",
+            message,
             f"write {new}",
             edits=edit,
             unfixed="" if edit else _NOT_EXACT,

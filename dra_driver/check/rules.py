@@ -57,6 +57,11 @@ _ALL = (
     Rule("admin-access", "error", "admin access in a namespace that does not allow it"),
     Rule("config-kind", "error", "a kind of configuration that the driver does not know"),
     Rule("config-value", "error", "a configuration that the driver would refuse"),
+    Rule(
+        "config-of-nvidia",
+        "warning",
+        "a configuration that this driver refuses, and NVIDIA's own takes",
+    ),
     Rule("capacity-name", "warning", "a requested capacity that nobody has (did you mean …?)"),
     Rule(
         "too-many-devices",

@@ -87,7 +87,8 @@ def _converted(chosen: argparse.Namespace, names: Sequence[str]) -> int:
     objects = [one for file in files for one in file.objects]
     _write(chosen, files)
     left = [(one.title, each) for one in objects for each in one.left]
-    for title, each in left:
+    labels = [(one.title, each) for one in objects for each in one.without_request]
+    for title, each in (*left, *labels):
         render.error(f"{title}: not converted: {_line(each)}")
     changed = [one for one in objects if one.is_changed]
     if not (changed or left or failed):

@@ -13,10 +13,11 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
-from dra_driver.convert.nodes import choice_of_nodes, partition_of, without_partition
-from dra_driver.convert.resources import Choice, NotConverted, Wanted, answers
+from dra_driver.convert.nodes import choice_of_nodes, without_request
+from dra_driver.convert.resources import Around, Choice, NotConverted, Wanted, answers
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import pod_path
@@ -44,12 +45,16 @@ _RUNTIME = (
 
 
 class Converted(Struct, frozen=True):
-    """The objects in place of one: claims and templates first. `notes` become comments; `left` stays as it was."""
+    """The objects in place of one: claims and templates first. `notes` become comments; `left` stays as it was.
+
+    `without_request` are the labels of devices in pods that ask for none: they stay, and nothing is missing.
+    """
 
     title: str
     documents: tuple[Object, ...]
     notes: tuple[str, ...] = ()
     left: tuple[NotConverted, ...] = ()
+    without_request: tuple[NotConverted, ...] = ()
 
     @property
     def is_changed(self) -> bool:
@@ -70,8 +75,7 @@ class _Pod(Struct):
     """A pod while its containers are converted."""
 
     choice: Choice
-    partition: str = ""
-    """The profile of the parts that the pod's nodes offer as nvidia.com/gpu."""
+    around: Around
     asked: list[Asked] = field(default_factory=list)
     left: list[NotConverted] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -107,13 +111,14 @@ def convert(
     first = [one for found in each for one in found.documents]
     notes = [one for found in each for one in found.notes]
     left = [one for found in each for one in found.left]
+    labels = tuple(one for found in each for one in found.without_request)
     if not pods or is_custom(document):
         paths = tuple(f"{path_text(path)}." for path in pods)
         left += [one for one in without_pods(made, choice) if not one.what.startswith(paths)]
     if first and is_custom(document):
         notes.append(_CUSTOM)
     documents = (*first, made) if first else (document,)
-    return Converted(title, documents, tuple(dict.fromkeys(notes)), tuple(left))
+    return Converted(title, documents, tuple(dict.fromkeys(notes)), tuple(left), labels)
 
 
 def _convert(
@@ -124,11 +129,11 @@ def _convert(
     taken: Names,
 ) -> Converted:
     """Change the spec of one pod of an object. The documents are what must be made before it; there are none if the pod stays as it was."""
-    state = _Pod(choice, partition_of(spec))
+    state = _Pod(choice, around(made, spec))
     without_partition(spec)
     uses = list(_containers(spec, state))
     if not state.asked:
-        return Converted("", (), left=tuple(state.left))
+        return Converted("", (), (), tuple(state.left), tuple(without_request(spec)))
     selected = choice_of_nodes(spec, [one.wanted for one in state.asked], products)
     asked = [
         replace(one, wanted=replace(one.wanted, selectors=(*one.wanted.selectors, *more)))
@@ -259,7 +264,7 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
         return
     amounts = amounts_of(resources)
     models = {name: model for name, model in amounts.items() if is_invented_resource(name)}
-    for name, one in answers(amounts, state.partition, state.choice).items():
+    for name, one in answers(amounts, state.around, state.choice).items():
         if isinstance(one, NotConverted):
             state.left.append(one)
             continue

@@ -7,15 +7,15 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.convert import amounts_of, is_custom, listed
 from dra_driver.convert.labels import Condition
 from dra_driver.convert.no_pods import unknown_kind
-from dra_driver.convert.nodes import choice_of_nodes, partition_of, without_partition
+from dra_driver.convert.nodes import NO_REQUEST, choice_of_nodes
 from dra_driver.convert.resources import Choice, NotConverted, Wanted, answers
 
 Object = Mapping[str, Any]
 _CHOSEN = ("nodeSelector", "affinity")
-_NO_REQUEST = "no container asks for a device that a claim can have, so there is no request for its selector; it stays"
 
 
 class Kept:
@@ -23,6 +23,7 @@ class Kept:
 
     def __init__(self, document: Object, spec: Object, *, is_nested: bool) -> None:
         self._spec = spec
+        self._around = around(document, spec)
         stays = is_nested and not is_custom(document)
         self._kind = unknown_kind(str(document.get("kind"))) if stays else ""
 
@@ -30,7 +31,7 @@ class Kept:
         """Return the answer for each resource of devices that a container asks for."""
         resources = container.get("resources")
         amounts = amounts_of(resources) if isinstance(resources, Mapping) else {}
-        found = answers(amounts, partition_of(self._spec), Choice())
+        found = answers(amounts, self._around, Choice())
         if self._kind:
             return {name: NotConverted(name, self._kind) for name in found}
         return found
@@ -39,7 +40,7 @@ class Kept:
         """Return why a condition about the devices of the node stays; "" if it becomes a selector."""
         if self._kind:
             return self._kind
-        return _NO_REQUEST if self._left is None else self._left.get(str(condition), "")
+        return NO_REQUEST if self._left is None else self._left.get(str(condition), "")
 
     @cached_property
     def _left(self) -> dict[str, str] | None:

@@ -35,6 +35,8 @@ _GKE_PRODUCTS: Mapping[str, str] = {
 _MODEL = re.compile(r"nvidia-(?:tesla-)?(?P<model>[a-z]+\d+[a-z]*)(?:-(?P<memory>\d+gb))?")
 _VENDORS = ("nvidia", "amd", "intel", "habana")
 _SUFFIX = re.compile(r"-(SHARED|MIG-.+)$")
+_OF_PART = re.compile(r"-MIG-(?P<profile>.+)$")
+"""The end of a product's label on nodes whose nvidia.com/gpu are MIG devices (strategy single)."""
 
 
 class Condition(Struct, frozen=True):
@@ -48,6 +50,20 @@ class Condition(Struct, frozen=True):
         if self.operator == "In" and len(self.values) == 1:
             return f"{self.key}: {self.values[0]}"
         return f"{self.key} {self.operator} {', '.join(self.values)}".strip()
+
+
+def profile_in(product: str) -> str:
+    """Return the profile in the label of a product of MIG devices, as it is in the name of a resource; "" if it is of whole GPUs."""
+    found = _OF_PART.search(product)
+    return found["profile"] if found else ""
+
+
+def of_parent(condition: Condition) -> Condition:
+    """Return what a condition on MIG devices asks of their GPU: the label of a product has the profile behind the name of the GPU."""
+    if condition.operator != "In":
+        return condition
+    values = tuple(_OF_PART.sub("", value) for value in condition.values)
+    return Condition(condition.key, condition.operator, values)
 
 
 class Selected(Struct, frozen=True):
@@ -219,6 +235,8 @@ _RULES: Mapping[str, Callable[[_Asked], Selected | NotConverted]] = {
     "nvidia.com/gpu.machine": _stays(_NODES),
     "nvidia.com/mig.strategy": _stays(_OF_PARTS),
     "nvidia.com/mig.capable": _stays(_OF_PARTS),
+    "nvidia.com/mig.config": _stays(_OF_PARTS),
+    "nvidia.com/mig.config.state": _stays(_OF_PARTS),
     "accelerator": _model,
     "cloud.google.com/gke-accelerator": _model,
     "cloud.google.com/gke-accelerator-count": _stays(_COUNTED),

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of a pod's conditions about its node are about devices, and become selectors of its requests? The others stay in the pod."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
 
-from dra_driver.convert.labels import Condition, selector
+from dra_driver.convert.labels import Condition, of_parent, selector
 from dra_driver.convert.resources import NotConverted, Wanted
 from dra_driver.model.plugin_resources import is_device_label
 
@@ -19,25 +18,7 @@ _VENDORS = {"nvidia.com": "nvidia", "amd.com": "amd", "gpu.intel.com": "intel"}
 _OF_SEVERAL = "one of several terms has another condition, so none can be taken out; all stay"
 _OF_WHOLE_GPU = "it is about the whole GPU, and a part of one does not say how it is; it stays. The profile says the memory of the part"
 
-
-PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
-_PROFILE = re.compile(r"\d+g\.\d+gb")
-
-
-def partition_of(spec: Mapping[str, Any]) -> str:
-    """Return the profile of the parts that the nodes of a pod offer as nvidia.com/gpu, by GKE's label for such nodes; "" if it chooses none."""
-    profile = str(_inside(spec, "nodeSelector").get(PARTITION_LABEL, ""))
-    return profile if _PROFILE.fullmatch(profile) else ""
-
-
-def without_partition(spec: Object) -> None:
-    """Take the label of such nodes out of a pod's spec: its requests have the profile."""
-    if not partition_of(spec):
-        return
-    labels = _inside(spec, "nodeSelector")
-    del labels[PARTITION_LABEL]
-    if not labels:
-        del spec["nodeSelector"]
+NO_REQUEST = "no container asks for a device that a claim can have, so there is no request for its selector; it stays"
 
 
 class ChoiceOfNodes(Struct):
@@ -61,7 +42,8 @@ class _Requests(Struct, frozen=True):
                 continue
             if one.is_part and "memory" in condition.key:
                 return NotConverted(str(condition), _OF_WHOLE_GPU)
-            answer = selector(condition, one.driver, self.products)
+            asked = of_parent(condition) if one.is_part else condition
+            answer = selector(asked, one.driver, self.products)
             if isinstance(answer, NotConverted):
                 return answer
             found.append(answer.expression)
@@ -79,9 +61,8 @@ def choice_of_nodes(
     requests = _Requests(wanted, products)
     found = ChoiceOfNodes([[] for _ in wanted])
     _node_selector(spec, requests, found)
-    affinity = _inside(_inside(spec, "affinity"), "nodeAffinity")
-    required = _inside(affinity, _REQUIRED)
-    terms = required.get("nodeSelectorTerms")
+    affinity = inside(inside(spec, "affinity"), "nodeAffinity")
+    terms = inside(affinity, _REQUIRED).get("nodeSelectorTerms")
     # An empty list matches no node, and the API server refuses it: it stays.
     if isinstance(terms, list) and len(terms) > 0 and all(isinstance(one, dict) for one in terms):
         _terms(terms, requests, found)
@@ -91,9 +72,35 @@ def choice_of_nodes(
     return found
 
 
-def _inside(content: Mapping[str, Any], name: str) -> Object:
+def inside(content: Mapping[str, Any], name: str) -> Object:
+    """Return the mapping in a field; an empty one if there is none."""
     found = content.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def required_terms(spec: Mapping[str, Any]) -> list[list[Condition]]:
+    """Return the conditions of each term of the required node affinity, of which a node needs one."""
+    affinity = inside(inside(spec, "affinity"), "nodeAffinity")
+    terms = inside(affinity, _REQUIRED).get("nodeSelectorTerms")
+    return [
+        [condition_of(each) for each in _expressions(one)]
+        for one in (terms if isinstance(terms, list) else ())
+        if isinstance(one, dict)
+    ]
+
+
+def without_request(spec: Mapping[str, Any]) -> list[NotConverted]:
+    """Return the conditions about devices in the spec of a pod that has no request for their selectors."""
+    affinity = inside(inside(spec, "affinity"), "nodeAffinity")
+    each = [
+        *(
+            Condition(str(key), "In", (str(value),))
+            for key, value in inside(spec, "nodeSelector").items()
+        ),
+        *chain(*required_terms(spec)),
+        *_preferred(affinity),
+    ]
+    return [NotConverted(str(one), NO_REQUEST) for one in each if is_device_label(one.key)]
 
 
 def _take(found: ChoiceOfNodes, expressions: Sequence[str]) -> None:
@@ -103,7 +110,7 @@ def _take(found: ChoiceOfNodes, expressions: Sequence[str]) -> None:
 
 
 def _node_selector(spec: Object, requests: _Requests, found: ChoiceOfNodes) -> None:
-    labels = _inside(spec, "nodeSelector")
+    labels = inside(spec, "nodeSelector")
     for key, value in list(labels.items()):
         if not is_device_label(str(key)):
             continue
@@ -194,11 +201,17 @@ def _drop_affinity(spec: Object) -> None:
 
 
 def _preferences(affinity: Object, found: ChoiceOfNodes) -> None:
+    reason = "it is a preference; a claim has firstAvailable for alternatives in an order; it stays"
+    found.left += [
+        NotConverted(str(one), reason) for one in _preferred(affinity) if is_device_label(one.key)
+    ]
+
+
+def _preferred(affinity: Object) -> list[Condition]:
     preferred = affinity.get(_PREFERRED)
-    for one in preferred if isinstance(preferred, list) else ():
-        term = _inside(one, "preference") if isinstance(one, dict) else {}
-        for expression in _expressions(term):
-            condition = condition_of(expression)
-            if is_device_label(condition.key):
-                reason = "it is a preference; a claim has firstAvailable for alternatives in an order; it stays"
-                found.left.append(NotConverted(str(condition), reason))
+    terms = [
+        inside(one, "preference")
+        for one in (preferred if isinstance(preferred, list) else ())
+        if isinstance(one, dict)
+    ]
+    return [condition_of(each) for term in terms for each in _expressions(term)]

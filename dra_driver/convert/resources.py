@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dra_driver.allocator.search import MAX_RESULTS
+from dra_driver.explain.facts.claim_state import MOST_CONSUMERS
 from dra_driver.model.mig_profiles import profile_of
 from dra_driver.model.names import DOMAIN
 from dra_driver.model.other_resources import elsewhere
@@ -25,6 +26,11 @@ from dra_driver.model.quantity import Quantity
 NVIDIA_DRIVER = "gpu.nvidia.com"
 _GPU = "nvidia.com/gpu"
 _SHARED = ".shared"
+_GPU_SHARED = _GPU + _SHARED
+_ON_ONE_NODE = (
+    f"all pods that use this claim run on one node and take turns on its one GPU, at most {MOST_CONSUMERS} at a time; pods with another claim do "
+    "not share it"
+)
 _MOST = 10**9
 _NANO = 10**9
 
@@ -60,13 +66,32 @@ class NotConverted(Struct, frozen=True):
     reason: str
 
 
-def answers(
-    amounts: Mapping[str, str], partition: str, choice: Choice
-) -> dict[str, Wanted | NotConverted]:
-    """Return for each resource of devices that a container asks for the request that asks for the same, or why it stays.
+class Around(Struct, frozen=True):
+    """What the pod and the workload around a container say of its resources.
 
-    `partition` is the profile of the parts that the nodes of the pod offer as nvidia.com/gpu; "" if they offer whole GPUs.
+    `profile`: the pod's nodes offer parts of this profile as nvidia.com/gpu, written as in the name of a resource. `may_be_part`: why it is not known
+    which part that is, or whether it is one. `not_shared`: why the pods of the workload cannot share one claim. Each is "" for a usual pod.
     """
+
+    profile: str = ""
+    may_be_part: str = ""
+    not_shared: str = ""
+
+    def meant_by(self, name: str) -> str:
+        """Return the resource that a name means on the nodes of the pod."""
+        of_part = self.profile and name in (_GPU, _GPU_SHARED)
+        return name.replace(_GPU, f"nvidia.com/mig-{self.profile}") if of_part else name
+
+    def against(self, name: str) -> str:
+        """Return why no claim can stand for a resource here; "" if one can."""
+        reason = self.may_be_part if name in (_GPU, _GPU_SHARED) else ""
+        return reason or (self.not_shared if name == _GPU_SHARED else "")
+
+
+def answers(
+    amounts: Mapping[str, str], around: Around, choice: Choice
+) -> dict[str, Wanted | NotConverted]:
+    """Return for each resource of devices that a container asks for the request that asks for the same, or why it stays."""
     others = {name: other for name in amounts if (other := elsewhere(name))}
     part = next((name for name, other in others.items() if other.is_part), "")
     devices = [name for name in amounts if is_device_resource(name)]
@@ -86,8 +111,8 @@ def answers(
                 f"with {part} it is a part of a GPU, and a claim asks for a whole one; it stays"
             )
         else:
-            asked = f"nvidia.com/mig-{partition}" if partition and name == _GPU else name
-            found[name] = wanted(asked, amount, choice)
+            found[name] = wanted(around.meant_by(name), amount, choice)
+            reason = around.against(name) if isinstance(found[name], Wanted) else ""
         if reason:
             found[name] = NotConverted(f"{name}: {amount:.40}", reason)
     return found
@@ -205,9 +230,8 @@ def _share(name: str, count: int, choice: Choice) -> Wanted | NotConverted:
     if count > 1:
         reason = "shares are no part of a GPU's power: two of them are not more than one; ask for 1"
         return NotConverted(f"{name}: {count}", reason)
-    note = "the pods that use this claim take turns on one GPU; pods with another claim do not share it"
     one = _of("nvidia", 1, choice)
-    return replace(one, shared=True, notes=(*one.notes, note))
+    return replace(one, shared=True, notes=(*one.notes, _ON_ONE_NODE))
 
 
 def _memory(count: int, choice: Choice) -> Wanted:

@@ -9,6 +9,10 @@ from msgspec import Struct
 from dra_driver.model.claim import DeviceConfig
 
 
+class NotSupported(ValueError):
+    """A configuration is right, and this driver does not do what it asks for. Another driver of the same hardware may."""
+
+
 class ConfigKind(Struct, frozen=True):
     """A kind of opaque configuration.
 
@@ -16,7 +20,7 @@ class ConfigKind(Struct, frozen=True):
     has a configuration for it; None: then it gets none. Of several kinds only one can have a default. With a `device_type` only those
     devices of the backend read it whose attribute `type` has this value. `advice` is what a message adds if a claim has it for a device
     that does not read it. `judge` gets the value that counts for a device, before the hardware is touched: it raises ValueError if the
-    value is wrong or asks for what this driver cannot do; what it returns does not matter.
+    value is wrong, and NotSupported if it is right and this driver cannot do it; what it returns does not matter.
     """
 
     api_version: str

@@ -27,7 +27,7 @@ _DEEPEST = 24
 _INVENTED = re.compile(r"(nvidia|amd)\.com/gpu[.-](type|model|product|name|memory|mem)")
 _LABELS = re.compile(
     r"nvidia\.com/(gpu|cuda)\.(product|memory|count|family|machine|replicas|present|compute\.(major|minor)|driver.*)"
-    r"|nvidia\.com/mig\.(strategy|capable)|cloud\.google\.com/gke-(accelerator(-count)?|gpu-(partition-size|sharing-strategy|driver-version)|max-shared-clients-per-gpu)"
+    r"|nvidia\.com/mig\.(strategy|capable|config(\.state)?)|cloud\.google\.com/gke-(accelerator(-count)?|gpu-(partition-size|sharing-strategy|driver-version)|max-shared-clients-per-gpu)"
     r"|accelerator|gpu-(count|memory|generation|model|product|type)"
     r"|gpu\.dra-driver\.dev/(product|memory-mib|generation|count)"
     r"|amd\.com/gpu\.(product-name|vram|family)|gpu\.intel\.com/product"

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from dra_driver.model.config_kind import ConfigKind
+from dra_driver.model.config_kind import ConfigKind, NotSupported
 from dra_driver.model.decoding import shown
 from dra_driver.model.quantity import Quantity
 
@@ -118,7 +118,7 @@ NO_VFIO = (
 def time_slice(value: object) -> int | None:
     """Return the time slice that a configuration asks for, as a number of INTERVALS; None if it asks for nothing.
 
-    Raises ValueError: the configuration is wrong, or this driver cannot do what it asks for.
+    Raises ValueError: the configuration is wrong. Raises NotSupported: it is right, and this driver cannot do what it asks for.
     """
     match value:
         case GpuConfig(sharing=GpuSharing() as sharing):
@@ -126,11 +126,11 @@ def time_slice(value: object) -> int | None:
         case MigDeviceConfig(sharing=MigDeviceSharing() as sharing):
             _check_strategy(sharing.strategy, sharing.mps_config)
             if sharing.strategy == MPS:
-                raise ValueError(f"strategy MPS: {NO_MPS}")
+                raise NotSupported(f"strategy MPS: {NO_MPS}")
             return None
         case VfioDeviceConfig(iommu=iommu):
             _check_policy(iommu)
-            raise ValueError(NO_VFIO)
+            raise NotSupported(NO_VFIO)
         case _:
             return None
 
@@ -140,7 +140,7 @@ def _of_gpu(sharing: GpuSharing) -> int:
     if sharing.strategy == MPS:
         if sharing.time_slicing_config is not None:
             raise ValueError("cannot use TimeSlicingConfig with the 'MPS' strategy")
-        raise ValueError(f"strategy MPS: {NO_MPS}")
+        raise NotSupported(f"strategy MPS: {NO_MPS}")
     interval = _interval(sharing.time_slicing_config)
     if sharing.mps_config is not None:
         raise ValueError("cannot use MpsConfig with the 'TimeSlicing' strategy")
@@ -210,6 +210,11 @@ MIG = ConfigKind(
     API_VERSION, "MigDeviceConfig", MigDeviceConfig, device_type="mig", judge=time_slice
 )
 VFIO = ConfigKind(
-    API_VERSION, "VfioDeviceConfig", VfioDeviceConfig, device_type="vfio", advice=NO_VFIO
+    API_VERSION,
+    "VfioDeviceConfig",
+    VfioDeviceConfig,
+    device_type="vfio",
+    advice=NO_VFIO,
+    judge=time_slice,
 )
 KINDS = (GPU, MIG, VFIO)

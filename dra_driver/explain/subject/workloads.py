@@ -118,8 +118,13 @@ def made_of(workload: Mapping[str, Any], pod: Pod) -> Workload:
         tolerations = [*(pod.spec.tolerations or ()), *_TOLERATED_BY_DAEMONS]
         spec = msgspec.structs.replace(pod.spec, tolerations=tolerations)
         return Workload(kind, msgspec.structs.replace(pod, spec=spec), per_node=True)
-    counts = [count for _, count in _counts(workload, kind)]
-    return Workload(kind, pod, min(counts))
+    return Workload(kind, pod, count_of(workload))
+
+
+def count_of(workload: Mapping[str, Any]) -> int:
+    """Return how many pods a workload runs at a time; 1 if it does not say so by a number, as a DaemonSet."""
+    counts = [count for _, count in _counts(workload, str(workload["kind"]))]
+    return min((count for count in counts if isinstance(count, int)), default=1)
 
 
 SPEC_PATHS = {
@@ -186,22 +191,24 @@ def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
         map(selector.get, ("matchLabels", "matchExpressions"))
     ):
         yield "it has no spec.selector: give the labels of spec.template.metadata as matchLabels"
-    elif not _selects(selector, labels):
+    elif not selects(selector, labels):
         yield "spec.selector does not match the labels of spec.template.metadata: give it the same ones"
 
 
-def _selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+def selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     """Return whether a label selector matches the labels. An expression with an unknown operator is taken as true."""
     wanted = _inside(selector, "matchLabels")
     expressions = selector.get("matchExpressions")
-    found = [one for one in expressions if isinstance(one, dict)] if expressions else []
+    each = expressions if isinstance(expressions, list) else []
+    found = [one for one in each if isinstance(one, dict)]
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
         _holds(one, labels) for one in found
     )
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = str(expression.get("key")), expression.get("values") or ()
+    key, values = str(expression.get("key")), expression.get("values")
+    values = values if isinstance(values, list) else []
     match expression.get("operator"):
         case "In":
             return key in labels and labels[key] in values

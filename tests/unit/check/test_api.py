@@ -7,7 +7,7 @@ from dra_driver.check.api_values import value_findings
 from dra_driver.check.check import check
 from dra_driver.check.given import Given, Known
 from dra_driver.model.cluster import ClusterState
-from tests.unit.check.findings import brief, claim, found, pod
+from tests.unit.check.findings import brief, claim, found, pod, selector
 
 REFUSED = "the API server would refuse it: "
 _CLASS = "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: c}\nspec:\n"
@@ -186,6 +186,27 @@ def test_each_version_of_a_taint_rule_is_one_of_some_release(version: str) -> No
 def test_only_a_whole_comparison_of_memory_is_rewritten(expression: str, fixed: bool) -> None:
     text = claim(f"deviceClassName: gpu\nselectors:\n  - cel: {{expression: '{expression}'}}")
     assert any(one.edits for one in found(text) if one.rule == "old-memory") is fixed
+
+
+@pytest.mark.parametrize(
+    ("number", "amount", "fixed"),
+    [
+        ("40", "40Gi", False),
+        ("999", "999Gi", False),
+        ("1000", "1000Mi", True),
+        ("1000000", "1000000Mi", True),
+        ("1000001", "1000001", False),
+        ("16000000000", "16000000000", False),
+    ],
+)
+def test_a_number_whose_unit_is_not_clear_is_left_to_its_author(
+    number: str, amount: str, fixed: bool
+) -> None:
+    (one,) = found(selector(f'device.attributes["memory"] >= {number}'))
+    new = f'write device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{amount}")) >= 0'
+    asked = ", with the unit that is meant: Gi, Mi, or none for bytes. --fix does not guess it"
+    assert one.action == new + ("" if fixed else asked)
+    assert bool(one.edits) is fixed
 
 
 def test_memory_is_read_of_the_driver_that_the_expression_names() -> None:

@@ -2,14 +2,23 @@
 """Opaque configuration: kinds, fields, values, and the name of the driver."""
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.backends.nvidia.config import KINDS, NO_MPS, NO_VFIO
 from dra_driver.backends.simulated_config import LABEL
 from dra_driver.check.given import Known
+from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.api.resource_slice import (
+    Device,
+    DeviceAttribute,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
 from dra_driver.model.cluster import ClusterState
-from tests.unit.check.findings import claim, found, rules
+from tests.unit.check.findings import claim, found, rules, selector
 
-KNOWN = Known(kinds=(*KINDS, LABEL))
+KNOWN = Known(driver="gpu.nvidia.com", kinds=(*KINDS, LABEL))
 _V1 = "apiVersion: resource.nvidia.com/v1beta1"
 
 
@@ -50,8 +59,8 @@ def with_config(parameters: str, driver: str = "gpu.nvidia.com") -> str:
         (
             f"{{{_V1}, kind: VfioDeviceConfig}}",
             "config-value",
-            "VfioDeviceConfig is refused",
-            NO_VFIO,
+            f"VfioDeviceConfig: {NO_VFIO}",
+            "",
         ),
     ],
 )
@@ -66,6 +75,81 @@ def test_what_the_driver_does_not_do_is_told() -> None:
     (one,) = found(with_config(f"{{{_V1}, kind: GpuConfig, sharing: {{strategy: MPS}}}}"), KNOWN)
     assert one.rule == "config-value"
     assert NO_MPS in one.message
+
+
+REFUSED = [
+    f"{{{_V1}, kind: GpuConfig, sharing: {{strategy: MPS}}}}",
+    f"{{{_V1}, kind: MigDeviceConfig, sharing: {{strategy: MPS}}}}",
+    f"{{{_V1}, kind: VfioDeviceConfig}}",
+    f"{{{_V1}, kind: VfioDeviceConfig, iommu: {{backendPolicy: PreferIommuFD}}}}",
+]
+
+
+def cluster(*devices: bool, driver: str = "gpu.nvidia.com") -> ClusterState:
+    """A cluster with a device each; True is one of this driver, False one of NVIDIA's own."""
+    made = []
+    for index, is_own in enumerate(devices):
+        attributes = {"uuid": DeviceAttribute(string_value="u")}
+        if is_own:
+            attributes["vendor"] = DeviceAttribute(string_value="nvidia")
+        made.append(Device(name=f"d{index}", attributes=attributes))
+    spec = ResourceSliceSpec(
+        driver=driver,
+        pool=ResourcePool(name="p", generation=1, resource_slice_count=1),
+        node_name="n",
+        devices=made,
+    )
+    return ClusterState(resource_slices=[ResourceSlice(metadata=ObjectMeta(name="s"), spec=spec)])
+
+
+@pytest.mark.parametrize("parameters", REFUSED)
+@pytest.mark.parametrize(
+    ("known", "rule"),
+    [
+        (Known(), "config-of-nvidia"),
+        (Known(driver="gpu.nvidia.com"), "config-value"),
+        (Known(state=ClusterState()), "config-of-nvidia"),
+        (Known(state=cluster(True)), "config-value"),
+        (Known(state=cluster(False)), "config-of-nvidia"),
+        (Known(state=cluster(True, False)), "config-of-nvidia"),
+        (Known(state=cluster(True, driver="gpu.dra-driver.dev")), "config-of-nvidia"),
+    ],
+    ids=["files", "flag", "nothing", "ours", "theirs", "both", "other name"],
+)
+def test_what_nvidias_own_driver_takes_is_an_error_only_if_it_is_not_there(
+    known: Known, rule: str, parameters: str
+) -> None:
+    each = found(with_config(parameters), replace(known, kinds=KINDS))
+    (one,) = [one for one in each if one.rule.startswith("config")]
+    assert one.rule == rule
+    assert ("--driver-name gpu.nvidia.com" in one.action) is (rule == "config-of-nvidia")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        f"{{{_V1}, kind: GpuConfig, sharing: {{strategy: MPS2}}}}",
+        f"{{{_V1}, kind: VfioDeviceConfig, iommu: {{backendPolicy: Any}}}}",
+        f"{{{_V1}, kind: VfioDeviceConfig, iommu2: {{}}}}",
+    ],
+)
+def test_what_nvidias_own_driver_refuses_too_is_an_error(parameters: str) -> None:
+    assert rules(with_config(parameters), Known(kinds=KINDS)) == ["config-value"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "is_ours"), [("gpu.dra-driver.dev", False), ("gpu.nvidia.com", True)]
+)
+def test_names_behind_the_gates_of_nvidias_own_driver_are_known(driver: str, is_ours: bool) -> None:
+    known = Known(driver=driver)
+    shares = claim("deviceClassName: gpu.nvidia.com\ncapacity: {requests: {shares: 1}}")
+    assert rules(shares, known) == ["capacity-name"] * is_ours
+    for name in ("partition4", "gpuModuleId"):
+        text = selector(f'device.attributes["gpu.nvidia.com"].{name} == 1')
+        assert rules(text, known) == ["cel-name"] * is_ours
+    assert rules(selector('device.attributes["gpu.dra-driver.dev"].partition4 == 1')) == [
+        "cel-name"
+    ]
 
 
 @pytest.mark.parametrize(

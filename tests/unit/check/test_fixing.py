@@ -33,7 +33,7 @@ spec:
         - cel:
             expression: |
               device.attributes["memory"]
-                > 8
+                > 8000
       - name: three
         firstAvailable: [{name: a, deviceClassName: gpu}]
 # end
@@ -63,7 +63,7 @@ spec:
           - cel:
               expression: |
                 device.attributes["memory"]
-                  > 8
+                  > 8000
       - name: three
         firstAvailable: [{name: a, deviceClassName: gpu}]
 # end
@@ -114,7 +114,7 @@ def test_a_request_in_brackets_is_nested_too(before: str, after: str) -> None:
 
 
 def test_what_is_right_stays() -> None:
-    text = NEW.replace('device.attributes["memory"]\n                  > 8', "1 == 1")
+    text = NEW.replace('device.attributes["memory"]\n                  > 8000', "1 == 1")
     assert fix(text, finder).corrected == ()
     assert fixed(text) == text
 
@@ -179,16 +179,16 @@ def test_what_is_not_exactly_known_is_left_and_told(text: str) -> None:
     ("written", "expected"),
     [
         (
-            "device.attributes['memory'] < 8",
-            'device.capacity["d"].memory.compareTo(quantity("8Mi")) < 0',
+            "device.attributes['memory'] < 8000",
+            'device.capacity["d"].memory.compareTo(quantity("8000Mi")) < 0',
         ),
         (
-            '"device.attributes[\\"memory\\"] == 8"',
-            '"device.capacity[\\"d\\"].memory.compareTo(quantity(\\"8Mi\\")) == 0"',
+            '"device.attributes[\\"memory\\"] == 8000"',
+            '"device.capacity[\\"d\\"].memory.compareTo(quantity(\\"8000Mi\\")) == 0"',
         ),
         (
-            "'device.attributes[''memory''] > 8'",
-            '\'device.capacity["d"].memory.compareTo(quantity("8Mi")) > 0\'',
+            "'device.attributes[''memory''] > 8000'",
+            '\'device.capacity["d"].memory.compareTo(quantity("8000Mi")) > 0\'',
         ),
     ],
     ids=["plain", "double", "single"],
@@ -205,7 +205,7 @@ def test_memory_is_rewritten_in_the_quotes_of_its_text(written: str, expected: s
 def test_an_expression_that_an_alias_repeats_is_left() -> None:
     text = OLD.replace("v1alpha3", "v1beta2").replace("expression: '", "expression: &e '")
     text = text.replace(
-        'expression: |\n              device.attributes["memory"]\n                > 8',
+        'expression: |\n              device.attributes["memory"]\n                > 8000',
         "expression: *e",
     )
     result = fix(text, finder)

@@ -147,7 +147,10 @@ def test_the_pod_templates_past_the_maximum_are_told(more: int) -> None:
     ("container", "spec"),
     [
         (f"{{nvidia.com/{name}}}", spec)
-        for spec in ("", "nodeSelector: {cloud.google.com/gke-gpu-partition-size: 1g.5gb}")
+        for spec in (
+            *("", "nodeSelector: {cloud.google.com/gke-gpu-partition-size: 1g.5gb}"),
+            *("nodeSelector: {nvidia.com/mig.strategy: single}",),
+        )
         for name in (
             *("gpu: 2", "gpu: 33", "gpu.shared: 1", "gpu.shared: 2"),
             *("mig-1g.5gb: 1", "mig-1c.3g.20gb: 1", "mig-1g.24gb-me: 1", "mig-1g.5gb.me: 1"),

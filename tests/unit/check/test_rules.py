@@ -356,7 +356,7 @@ def test_every_rule_has_an_example_here() -> None:
     elsewhere = {
         *("yaml", "api-limit", "cel-cost", "cel-no-device", "cel-fails", "ref-request"),
         *("ref-template", "config-kind", "config-value", "plugin-config", "plugin-config-key"),
-        *("plugin-config-label", "mig-layout", "mig-layout-by"),
+        *("plugin-config-label", "mig-layout", "mig-layout-by", "config-of-nvidia"),
     }
     assert tried | elsewhere == RULES.keys()
     assert tried & elsewhere == set()

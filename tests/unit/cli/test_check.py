@@ -354,7 +354,7 @@ def test_fix_leaves_what_is_right_or_no_yaml(capsys: pytest.CaptureFixture[str])
 
 def test_fix_says_what_it_left(capsys: pytest.CaptureFixture[str]) -> None:
     text = claim(
-        'deviceClassName: gpu\nselectors:\n  - cel:\n      expression: |\n        device.attributes["memory"]\n          > 8'
+        'deviceClassName: gpu\nselectors:\n  - cel:\n      expression: |\n        device.attributes["memory"]\n          > 8000'
     )
     assert main(["check", "--fix", file(text)]) == 0
     assert Path("a.yaml").read_text() == text

@@ -304,6 +304,21 @@ def test_nothing_to_convert_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "shares are no part of a GPU's power" in capsys.readouterr().err
 
 
+def test_a_label_of_devices_without_a_request_is_told_as_check_tells_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = pod("{cpu: 1}", "{nodeSelector: {nvidia.com/gpu.product: A}}")
+    file = written(tmp_path, document)
+    assert main(["convert", file]) == 0
+    captured = capsys.readouterr()
+    assert list(yaml.safe_load_all(captured.out)) == [document]
+    told, end = captured.err.splitlines()
+    assert told.startswith("dra-driver: Pod p: not converted: nvidia.com/gpu.product: A: ")
+    assert end == "dra-driver: no pod asks for devices by a resource: nothing is converted"
+    (note,) = [one for one in check([Given(document)], Known()) if one.rule == "node-choice"]
+    assert note.action.endswith(told.partition("product: A: ")[2])
+
+
 def test_files_are_written_into_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,6 @@ import yaml
 
 from dra_driver.convert.convert import Converted, convert
 from dra_driver.convert.names import Names
-from dra_driver.convert.nodes import PARTITION_LABEL
 from dra_driver.convert.resources import Choice
 
 PRODUCTS = ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB", "Tesla V100-PCIE-16GB")
@@ -257,7 +256,9 @@ def test_shared_gpus_are_one_claim_of_all_pods() -> None:
     assert made["spec"]["containers"][0]["resources"]["claims"] == [
         {"name": "shared-gpu", "request": "a"}
     ]
-    assert found.notes[0].startswith("the pods that use this claim take turns")
+    assert found.notes[0].startswith(
+        "all pods that use this claim run on one node and take turns on its one GPU, at most 256"
+    )
 
 
 def test_claims_that_are_there_stay() -> None:
@@ -600,14 +601,14 @@ def test_each_operator_has_its_selector(condition: str, expected: str) -> None:
     assert with_nodes(affinity(f"[{{matchExpressions: [{condition}]}}]")) == ([expected], {}, [])
 
 
-@pytest.mark.parametrize("suffix", ["SHARED", "MIG-1g.5gb"])
-def test_a_label_of_parts_or_shares_of_a_gpu_stays(suffix: str) -> None:
-    label = f"nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB-{suffix}"
-    texts, spec, left = with_nodes(f"{{nodeSelector: {{{label}}}}}")
-    assert (texts, spec["nodeSelector"]) == (
-        [],
-        {"nvidia.com/gpu.product": f"NVIDIA-A100-SXM4-40GB-{suffix}"},
-    )
+@pytest.mark.parametrize(
+    ("operator", "suffix"), [("In", "SHARED"), ("NotIn", "SHARED"), ("NotIn", "MIG-1g.5gb")]
+)
+def test_a_label_of_parts_or_shares_of_a_gpu_stays(operator: str, suffix: str) -> None:
+    product = f"NVIDIA-A100-SXM4-40GB-{suffix}"
+    condition = f"{{key: nvidia.com/gpu.product, operator: {operator}, values: [{product}]}}"
+    texts, spec, left = with_nodes(affinity(f"[{{matchExpressions: [{condition}]}}]"))
+    assert (texts, product in str(spec)) == ([], True)
     assert "a part of a GPU, or a GPU that others use too" in left[0]
 
 
@@ -772,24 +773,6 @@ def test_a_misspelt_resource_is_told() -> None:
     assert [(one.what, one.reason) for one in found.left] == [
         ("nvida.com/gpu: 1", "no plugin offers it (did you mean nvidia.com/gpu?); it stays")
     ]
-
-
-@pytest.mark.parametrize(
-    ("labels", "profile"),
-    [
-        ({PARTITION_LABEL: "1g.5gb"}, "1g.5gb"),
-        ({PARTITION_LABEL: "2g.10gb", "zone": "a"}, "2g.10gb"),
-        ({PARTITION_LABEL: "half"}, ""),
-    ],
-)
-def test_nodes_of_gke_with_parts_of_gpus_offer_parts(labels: Object, profile: str) -> None:
-    given = _limited("{nvidia.com/gpu: 1}", str({"nodeSelector": labels}))
-    found = convert(given, Choice(), ())
-    request = found.documents[0]["spec"]["spec"]["devices"]["requests"][0]["exactly"]
-    rest = {key: value for key, value in labels.items() if not profile or key != PARTITION_LABEL}
-    assert found.documents[1]["spec"].get("nodeSelector", {}) == rest
-    assert request["deviceClassName"] == ("mig.nvidia.com" if profile else "gpu.nvidia.com")
-    assert [one.what for one in found.left] == ([] if profile else [f"{PARTITION_LABEL}: half"])
 
 
 def test_a_driver_without_its_class_is_told() -> None:

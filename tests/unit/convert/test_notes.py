@@ -67,3 +67,30 @@ def test_devices_that_no_backend_finds_are_told(resource: str, vendor: str) -> N
         assert f"publishes {vendor}'s devices" in one
     mine = notes_of(ONE % resource, choice=Choice("theirs", "gpu.amd.com"))
     assert not any("the pod waits" in one for one in mine)
+
+
+@pytest.mark.parametrize(
+    ("resource", "stays"), [("cpu", []), ("amd.com/cpx_nps4", ["amd.com/cpx_nps4: 1"])]
+)
+def test_labels_of_devices_in_a_pod_that_asks_for_none_are_told(
+    resource: str, stays: list[str]
+) -> None:
+    term = "{matchExpressions: [{key: gpu-memory, operator: Gt, values: ['1']}, {key: zone, operator: Exists}]}"
+    spec = (
+        "{nodeSelector: {nvidia.com/gpu.present: 'true', disk: ssd}, affinity: {nodeAffinity: {"
+        f"requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}, "
+        f"preferredDuringSchedulingIgnoredDuringExecution: [{{weight: 1, preference: {term}}}]}}}}}}"
+    )
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {**yaml.safe_load(spec), "containers": yaml.safe_load(ONE % resource)},
+    }
+    found = convert(pod, Choice(), ())
+    assert [one.what for one in found.without_request] == [
+        *("nvidia.com/gpu.present: true", "gpu-memory Gt 1", "gpu-memory Gt 1"),
+    ]
+    for one in found.without_request:
+        assert one.reason.startswith("no container asks for a device that a claim can have")
+    assert (found.documents, [one.what for one in found.left]) == ((pod,), stays)

@@ -50,6 +50,7 @@ def test_a_resource_is_one_thing(name: str, device: bool, invented: bool, meant:
         ("nvidia.com/gpu.product", True),
         ("nvidia.com/cuda.driver.major", True),
         ("gpu.dra-driver.dev/memory-mib", True),
+        ("nvidia.com/mig.config", True),
         ("nvidia.com/gpu.deploy.device-plugin", False),
         ("topology.kubernetes.io/zone", False),
     ],
