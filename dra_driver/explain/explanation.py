@@ -21,6 +21,7 @@ from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.holders import Holders
+from dra_driver.explain.given_back import give_back
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.not_read import doubts_about_devices, doubts_about_pods
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
@@ -29,7 +30,7 @@ from dra_driver.explain.remedy import NO_NODES, POD_OVER
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.lookup import node_named
 from dra_driver.explain.subject.subject import NewNode, Resolved
-from dra_driver.explain.summary import outcome_of, summary
+from dra_driver.explain.summary import after, outcome_of, summary
 from dra_driver.explain.tried_changes import TriedChanges
 from dra_driver.explain.verdict import (
     AdminAccessNotAllowed,
@@ -66,7 +67,6 @@ class Explanation:
     """
 
     def __init__(self, subject: Resolved, limits: Limits, fleet: Fleet | None = None) -> None:
-        self._subject = subject
         self._limits = limits
         state = subject.state
         only = [node_named(state, limits.node)] if limits.node else None
@@ -74,7 +74,10 @@ class Explanation:
             only = [one for one in state.nodes if one.metadata.name in limits.among]
         if fleet is None or fleet.state is not state:
             fleet = Fleet(state)
-        self.facts = Facts(subject, fleet, only, limits.stop)
+        found = give_back(subject, fleet, limits.stop)
+        self._subject = found.subject
+        self._given_back = found.claims
+        self.facts = Facts(found.subject, found.fleet, only, limits.stop)
 
     @cached_property
     def _requests(self) -> list[RequestExplained]:
@@ -112,11 +115,12 @@ class Explanation:
         reasons = (*verdicts, *(one for claim in claims for one in claim.verdicts))
         if outcome == "devices fit":
             verdicts = (Fits(nodes.first_placement()), *verdicts)
+        says = summary(outcome, nodes, reasons, claims, self._subject.pod)
         return Report(
             subject=self._subject.title,
             outcome=outcome,
             exit_code=EXIT_CODES[outcome],
-            summary=summary(outcome, nodes, reasons, claims, self._subject.pod),
+            summary=f"{says}{after(self._given_back)}",
             cluster=self._subject.state.kubernetes_version,
             verdicts=verdicts,
             claims=tuple(_claim_report(one, requests, self.facts.fleet.holders) for one in claims),

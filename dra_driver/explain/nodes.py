@@ -105,6 +105,12 @@ def try_all(facts: Facts, equivalence: NodeEquivalence) -> list[TriedNodes]:
     return found
 
 
+def try_on_all(facts: Facts) -> list[TriedNodes]:
+    """Try the claims on every node of the facts, where the reasons against single devices do not matter."""
+    looks = [answers_for(facts.fleet, request, facts.stop) for request in facts.requests]
+    return try_all(facts, equivalence_for(facts.fleet, facts.nodes, looks, facts.requests))
+
+
 class NodesExplained:
     """All nodes that the report is about, tried and grouped."""
 
@@ -174,10 +180,7 @@ class NodesExplained:
         everywhere = self._facts.whole_cluster
         if everywhere is None:
             return self.stopping
-        asked = everywhere.requests
-        looks = [answers_for(everywhere.fleet, request, everywhere.stop) for request in asked]
-        equivalence = equivalence_for(everywhere.fleet, everywhere.nodes, looks, asked)
-        return [one for one in try_all(everywhere, equivalence) if one.stops_the_pod]
+        return [one for one in try_on_all(everywhere) if one.stops_the_pod]
 
     @cached_property
     def fatal(self) -> str:

@@ -159,8 +159,9 @@ ROWS: Mapping[type, Row] = {
     ),
     verdict.ClaimAllocatedElsewhere: Row(
         "`resourceclaim not available on the node`",
-        "the claim is allocated already, with devices that only the nodes named there can use, and the pod may not or cannot go there",
-        "let the pod go to that node, end the other pods that use the claim, or delete the claim",
+        "the claim is allocated already, with devices that only the nodes named there can use, and the pod may not or cannot go there; "
+        "a claim that nobody else uses is deallocated by the scheduler itself",
+        "let the pod go to that node, or end the other pods that use the claim: then the scheduler deallocates it by itself and tries again",
     ),
     verdict.NodeSelectorMismatch: Row(
         "`node(s) didn't match Pod's node affinity/selector`",

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dra_driver.errors import DriverError
 from dra_driver.explain.explanation import Limits
-from dra_driver.explain.facts.claim_state import not_owned, unusable
+from dra_driver.explain.facts.claim_state import not_owned, unusable, used_by_nobody_else
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import EXIT_CODES, WORST_FIRST, Report, ReportList
@@ -269,7 +269,8 @@ def _deciding(one: ResolvedPod) -> object:
 
 def _of_claim(claim: ResourceClaim, pod: Pod) -> object:
     against = [type(reason) for reason in (*unusable(claim, pod), *not_owned(claim, pod))]
-    return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, against
+    idle = used_by_nobody_else(claim, pod)
+    return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, against, idle
 
 
 def _known(title: str, why: str) -> _Unit:

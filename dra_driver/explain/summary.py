@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dra_driver.explain.facts.claim_problems import ClaimFacts
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Outcome
-from dra_driver.explain.verdict import CouldNotTell, SchedulingGated, Verdict
+from dra_driver.explain.verdict import (
+    ClaimAllocatedElsewhere,
+    CouldNotTell,
+    SchedulingGated,
+    Verdict,
+)
 from dra_driver.explain.verdicts.claim import OfClaim
 from dra_driver.model.api.core import Pod
 
@@ -61,6 +66,15 @@ def summary(
         which = f"on {nodes.fitting:,} of {nodes.count:,} nodes, and none of these takes the pod"
         return f"the devices fit {which}" if claims else f"the pod asks for no devices; {_NO_NODE}"
     return f"{_fitting(nodes, asks=bool(claims))}, something else holds the {'pod' if pod else 'claim'}"
+
+
+def after(given_back: Sequence[ClaimAllocatedElsewhere]) -> str:
+    """Return the end of the sentence: what the scheduler deallocates before it comes to this outcome; "" for nothing."""
+    return "".join(
+        f"; the scheduler deallocates claim {one.claim} by itself, because it is allocated for {one.where} and used by nobody else, "
+        "and tries again"
+        for one in given_back
+    )
 
 
 def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:

@@ -42,6 +42,12 @@ def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
         yield ClaimReservedForOthers(name, len(consumers))
 
 
+def used_by_nobody_else(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether the claim is reserved for no pod, or for this pod alone."""
+    consumers = claim.status.reserved_for or ()
+    return not consumers or [one.uid for one in consumers] == [pod.metadata.uid]
+
+
 def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
     """Yield a reason if the claim was made from a template for another pod of the same name."""
     owners = claim.metadata.owner_references or ()

@@ -275,7 +275,9 @@ def test_a_claim_that_the_pod_cannot_follow_is_the_summary() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["fleet-1"]}
     selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     there = pending(
-        allocation={"nodeSelector": selector}, nodeSelector={"kubernetes.io/hostname": "fleet-0"}
+        reserved=2,
+        allocation={"nodeSelector": selector},
+        nodeSelector={"kubernetes.io/hostname": "fleet-0"},
     )
     report = explain(there, PodSubject("ns", words.MINE))
     assert report.exit_code == 1
