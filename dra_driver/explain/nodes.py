@@ -273,9 +273,15 @@ class NodesExplained:
             yield NodeReason(TooManyDevices(result.too_many))
             return
         found = self._counted(tried, tried.group.devices)
+        if not found and result.fatal:
+            found = self._problems(tried)
         if not found and result.error and result.failure is not ConstraintViolated:
             found = [NodeReason(meaning_of(result))]
         yield from found or [NodeReason(self._conflict(tried))]
+
+    def _problems(self, tried: TriedNodes) -> list[NodeReason]:
+        """Return what is wrong with a single alternative: it stops the pod although another alternative would get its devices."""
+        return [NodeReason(what, one) for one in self._requests_of(tried) for what in one.problems]
 
     def _counted(self, tried: TriedNodes, devices: Sequence[SliceDevice]) -> list[NodeReason]:
         """Return the reasons that `counting` finds. If the allocator failed, false selectors are left out: they are not the cause."""

@@ -12,6 +12,8 @@ from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import ManifestSubject, TemplateSubject, explain
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
+    ClassMissing,
+    CouldNotTell,
     NodeUnschedulable,
     NotEnoughDevices,
     SelectorNeverMatches,
@@ -273,3 +275,18 @@ def test_odd_metadata_of_a_workload_is_no_trouble() -> None:
         "spec": {"template": template},
     }
     assert answer(state(ONE), job).subject == "job ns/j"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_alternative_of_a_missing_class_stops_the_pod_although_another_one_fits(
+    first: int,
+) -> None:
+    body = {"allocationMode": "ExactCount", "count": 1}
+    names = [(words.CLASS, "there"), ("nope", "missing")]
+    alternatives = [{"name": name, "deviceClassName": of, **body} for of, name in names]
+    wanted = {"name": "gpu", "firstAvailable": [alternatives[first], alternatives[1 - first]]}
+    report = asking(wanted, cluster=state(ONE))
+    (node,) = report.nodes
+    assert (report.exit_code, report.outcome) == (1, "devices do not fit")
+    assert (node.devices, node.requests) == ((ClassMissing("nope"),), ("gpu/missing",))
+    assert not any(isinstance(one, CouldNotTell) for one in report.verdicts)
