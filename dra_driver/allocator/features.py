@@ -4,7 +4,7 @@
 Upstream has three implementations of the allocator: stable, incubating, experimental. Each is a copy of the one before
 with more features. The scheduler uses the first one that supports all enabled features. This project has one search. Where
 the three implementations differ, the search reads `Rules`. The rules are those of release 1.37. Older releases differ in
-more; of that, `Rules` has two rules, which are the same in all implementations of a release.
+more; of that, `Rules` has three rules, which are the same in all implementations of a release.
 Source: k8s.io/dynamic-resource-allocation/structured/allocator.go and internal/types.go.
 """
 
@@ -50,6 +50,8 @@ ENABLED_BY_DEFAULT = _INCUBATING
 
 _COMPLETE_POOLS_ONLY = 35
 """Before this minor release the search took devices of incomplete pools. It looked at the slices for one node only."""
+_COUNTERS_APART = 35
+"""Before this minor release counter sets were in the slice of the devices that consume them; since then, in slices without devices."""
 _ALL_NEEDS_A_DEVICE = 33
 """Before this minor release allocationMode All was satisfied with no devices if none matched."""
 
@@ -111,6 +113,9 @@ class Rules(Struct, frozen=True):
     takes_from_incomplete_pools: bool
     """An incomplete pool blocks only requests with allocationMode All, and is incomplete if one slice is not for the node."""
 
+    counters_beside_devices: bool
+    """Counter sets are in the slice of the devices that consume them, and no other slice of the pool has a part in them."""
+
     all_may_be_none: bool
     """A request with allocationMode All may get no devices."""
 
@@ -141,5 +146,6 @@ class Rules(Struct, frozen=True):
             newer_than_stable=chosen != "stable",
             experimental=chosen == "experimental",
             takes_from_incomplete_pools=minor < _COMPLETE_POOLS_ONLY,
+            counters_beside_devices=minor < _COUNTERS_APART,
             all_may_be_none=minor < _ALL_NEEDS_A_DEVICE,
         )

@@ -5,7 +5,7 @@ A driver publishes a pool as one or more slices. To change the pool, it writes e
 scheduler may see the slices in the middle of this change. It ignores slices of an old generation. A pool is incomplete
 if slices of the new generation are still missing, and invalid if its content is wrong: a device name occurs twice, or a
 device consumes a counter that no slice declares. The scheduler allocates nothing from an incomplete or invalid pool. Before
-1.35, an incomplete pool blocked only requests with allocationMode All. Slices for other nodes matter for two reasons:
+1.35, an incomplete pool blocked only requests with allocationMode All, and counters were in the slice of their devices. Slices for other nodes matter for two reasons:
 without them the pool is incomplete, and their devices consume the same counters.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go (GatherPools, buildPool).
 """
@@ -17,6 +17,7 @@ from dra_driver.allocator.cached_attribute import cached_attribute
 from dra_driver.allocator.devices import CounterName, PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Rules
+from dra_driver.allocator.own_counters import with_own_counters
 from dra_driver.allocator.state import PoolID
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import CounterSet, ResourceSlice
@@ -81,6 +82,8 @@ class SliceIndex:
 
     def __init__(self, published: Iterable[ResourceSlice], rules: Rules) -> None:
         self._rules = rules
+        if rules.counters_beside_devices:
+            published = with_own_counters(published)
         self._all = [PoolSlice(one) for one in published]
         self._of_node: dict[str, list[PoolSlice]] = {}
         self._shared: list[PoolSlice] = []
@@ -91,7 +94,8 @@ class SliceIndex:
                 self._of_node.setdefault(part.spec.node_name, []).append(part)
             else:
                 self._shared.append(part)
-        self._with_counters = [part for part in self._all if part.spec.shared_counters]
+        # The stable allocator also reads slices with counters for other nodes.
+        self._counters_for_all = not (rules.newer_than_stable or rules.counters_beside_devices)
 
     def gather_pools(self, node: Node) -> list[Pool]:
         """Return the pools with devices for the node, in the order in which the search tries them (GatherPools).
@@ -112,9 +116,12 @@ class SliceIndex:
         own = self._of_node.get(node.metadata.name, [])
         if self._rules.newer_than_stable:
             return own + self._shared
-        # The stable allocator also reads slices with counters for other nodes, and keeps the order of publication.
-        wanted = {id(part) for part in (*own, *self._shared, *self._with_counters)}
-        return [part for part in self._all if id(part) in wanted]
+        # The stable allocator keeps the order of publication.
+        wanted = {id(part) for part in (*own, *self._shared)}
+        return [part for part in self._all if id(part) in wanted or self._is_for_all(part)]
+
+    def _is_for_all(self, part: PoolSlice) -> bool:
+        return self._counters_for_all and bool(part.spec.shared_counters)
 
     def _known(self, part: PoolSlice) -> bool:
         """Return whether the enabled features support the slice. The scheduler ignores all other slices.
@@ -129,7 +136,7 @@ class SliceIndex:
         return rules.compatibility_groups or not part.uses_compatibility_groups
 
     def _is_for(self, part: PoolSlice, node: Node) -> bool:
-        if part.spec.shared_counters and not self._rules.newer_than_stable:
+        if self._is_for_all(part):
             return True
         try:
             if part.chooses_nodes:
@@ -177,10 +184,10 @@ class SliceIndex:
             problem = device_named_twice(slices)
             return Pool(pool_id, () if problem else slices, invalid_because=problem)
         with_counters = [part for part in (*slices, *others) if part.spec.shared_counters]
-        own = [part for part in slices if not part.spec.shared_counters]
-        for_others = [part for part in others if not part.spec.shared_counters]
+        own = [part for part in slices if self._has_devices(part)]
+        for_others = [part for part in others if self._has_devices(part)]
         counter_sets, problem = counter_sets_of(with_counters)
-        # The stable allocator also checks devices in slices with counters. The API allows no devices there.
+        # The stable allocator also checks devices in slices with counters. From 1.35 on the API allows no devices there.
         checked = own if self._rules.newer_than_stable else slices
         problem = (
             device_named_twice(own)
@@ -190,6 +197,10 @@ class SliceIndex:
         if problem:
             return Pool(pool_id, invalid_because=problem)
         return Pool(pool_id, own, for_others=for_others, counter_sets=counter_sets)
+
+    def _has_devices(self, part: PoolSlice) -> bool:
+        """Return whether the scheduler takes devices of the slice: from 1.35 on, not of one with counters."""
+        return self._rules.counters_beside_devices or not part.spec.shared_counters
 
 
 def _keep_newest(seen: dict[PoolID, list[PoolSlice]], part: PoolSlice) -> None:

@@ -13,6 +13,7 @@ from dra_driver.allocator.allocated_devices import AllocatedClaim, AllocatedDevi
 from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.features import Rules
+from dra_driver.allocator.own_counters import with_own_counters
 from dra_driver.allocator.pools import Pool, counter_sets_of, device_named_twice, unknown_counter
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.allocator.taints import RuleNames, with_taint_rules
@@ -47,7 +48,10 @@ class Fleet:
         }
         rules = state.device_taint_rules if self.is_on(TAINT_RULES) else ()
         tainted = with_taint_rules(state.resource_slices, rules)
-        self.slices: tuple[ResourceSlice, ...] = tainted[0]
+        published = tainted[0]
+        if self.rules.counters_beside_devices:
+            published = tuple(with_own_counters(published))
+        self.slices: tuple[ResourceSlice, ...] = published
         self.rule_names: RuleNames = tainted[1]
         self.held = self.held_by(state.resource_claims)
         self.holders = Holders(state)

@@ -205,3 +205,44 @@ def test_malformed_selectors_stop_the_pod() -> None:
     assert str(caught.value).startswith(
         "gather pool information: failed to perform node selection for device a in slice s1:"
     )
+
+
+@pytest.mark.parametrize("by", ["stable", "incubating", "experimental"])
+def test_before_1_35_devices_are_in_the_slice_of_their_counters(by: Implementation) -> None:
+    partitioned = frozenset({features.PARTITIONABLE})
+    beside = a_slice("s1", consumer("a"), "b", nodeName="node-1", **COUNTERS)
+    there = a_slice("s2", consumer("c"), nodeName="node-2", pool="other", **COUNTERS)
+    (older,) = pools(beside, there, on=partitioned, by=by, minor=34)
+    assert (older.usable, devices(older), older.counters) == (
+        True,
+        ["a", "b"],
+        {("gpu", "slots"): 7 * 10**9},
+    )
+    assert devices(pools(beside, on=partitioned, by=by, minor=35)[0]) == []
+
+
+@pytest.mark.parametrize("by", ["stable", "incubating", "experimental"])
+def test_before_1_35_each_slice_has_counter_sets_of_its_own(by: Implementation) -> None:
+    partitioned = frozenset({features.PARTITIONABLE})
+    counters = COUNTERS["sharedCounters"] + [
+        {"name": "only", "counters": {"slots": {"value": "1"}}}
+    ]
+    first = a_slice(
+        "s1",
+        consumer("a"),
+        consumer("b", "only"),
+        "c",
+        count=2,
+        nodeName="node-1",
+        sharedCounters=counters,
+    )
+    second = a_slice("s2", consumer("d"), count=2, nodeName="node-1", **COUNTERS)
+    (pool,) = pools(first, second, on=partitioned, by=by, minor=34)
+    assert pool.usable
+    assert {device.device.name: list(device.consumes) for device in pool.devices} == {
+        "a": [("gpu of slice s1", "slots")],
+        "b": [("only", "slots")],
+        "c": [],
+        "d": [("gpu of slice s2", "slots")],
+    }
+    assert set(pool.counter_sets) == {"gpu of slice s1", "only", "gpu of slice s2"}

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two rules of the scheduler differ between releases: incomplete pools, and allocationMode All with nothing to allocate."""
+"""Three rules of the scheduler differ between releases: incomplete pools, allocationMode All with nothing to allocate, and counters."""
+
+from typing import Any
 
 import pytest
 
-from dra_driver.explain.verdict import AllUnsatisfied, NotEnoughDevices, PoolIncomplete
+from dra_driver.explain.verdict import (
+    AllUnsatisfied,
+    CountersUsedUp,
+    NotEnoughDevices,
+    PoolIncomplete,
+)
 from tests.e2e.fleet import GPU, HOME, device, devices, request, resource_slice
-from tests.unit.explain.clusters import state
+from tests.unit.explain.clusters import holder, state
 from tests.unit.explain.test_corners import asking
 
 HALF = resource_slice(devices(1), slices=2)
@@ -82,3 +89,52 @@ def test_a_request_that_gets_no_devices_is_not_blamed_for_another_one() -> None:
     cluster = state(resource_slice(devices(1)), kubernetesVersion=version(33))
     served, _ = asking(*wanted, cluster=cluster).claims[0].requests
     assert served.verdicts
+
+
+def partitions(*slices: str) -> list[dict[str, Any]]:
+    """Slices of a pool in the form of 1.33 and 1.34: a whole device and two halves of it, with their counters."""
+    made = []
+    for name in slices:
+        consumers = [
+            device(
+                f"{name}-{part}",
+                memory=memory,
+                consumesCounters=[
+                    {"counterSet": "card", "counters": {"memory": {"value": memory}}}
+                ],
+            )
+            for part, memory in (("whole", "80Gi"), ("half", "40Gi"), ("rest", "40Gi"))
+        ]
+        one = resource_slice(consumers, name=name, slices=len(slices))
+        counters = {"memory": {"value": "80Gi"}}
+        one["spec"]["sharedCounters"] = [{"name": "card", "counters": counters}]
+        made.append(one)
+    return made
+
+
+WHOLE = f"device.capacity['{GPU}'].memory.compareTo(quantity('80Gi')) == 0"
+
+
+@pytest.mark.parametrize("minor", [33, 34])
+def test_before_1_35_partitions_are_had_of_the_slice_with_their_counters(minor: int) -> None:
+    release = {"kubernetesVersion": version(minor), "gates": ["DRAPartitionableDevices"]}
+    free = state(*partitions("card"), **release)
+    report = asking(request(cel=WHOLE), cluster=free)
+    assert (report.exit_code, report.nodes[0].placement[0].device) == (0, "card-whole")
+    two = asking(request(cel=f"!({WHOLE})", count=2), cluster=free)
+    assert two.exit_code == 0
+    used = state(*partitions("card"), holder("card-half"), **release)
+    report = asking(request(cel=WHOLE), cluster=used)
+    assert report.exit_code == 1
+    found = [one.verdict for one in report.claims[0].requests[0].devices]
+    assert CountersUsedUp("card", "memory", "80Gi", "40Gi", ("ns/holder",)) in found
+
+
+def test_before_1_35_the_counters_of_one_slice_are_not_those_of_another() -> None:
+    release = {"kubernetesVersion": version(34), "gates": ["DRAPartitionableDevices"]}
+    cluster = state(*partitions("one", "two"), holder("one-half"), **release)
+    report = asking(request(cel=WHOLE), cluster=cluster)
+    assert (report.exit_code, report.nodes[0].placement[0].device) == (0, "two-whole")
+    both = asking(request(cel=WHOLE, count=2), cluster=cluster)
+    told = [str(one.verdict) for one in both.claims[0].requests[0].devices]
+    assert "counter card of slice one/memory: 40Gi left < 80Gi, used by ns/holder" in told
