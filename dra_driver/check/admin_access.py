@@ -7,9 +7,8 @@ from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, at, mapping
 from dra_driver.check.parts import name_in, namespace_of, requests
 from dra_driver.explain.subject.manifest_kinds import group_and_version
+from dra_driver.model.admin_access import admin_access_label, allows_admin_access
 from dra_driver.model.printable import printable
-
-LABEL = "resource.kubernetes.io/admin-access"
 
 
 def labels_of_namespaces(given: Sequence[Given], known: Known) -> Mapping[str, Mapping[str, str]]:
@@ -25,10 +24,12 @@ def labels_of_namespaces(given: Sequence[Given], known: Known) -> Mapping[str, M
     return found
 
 
-def admin_findings(one: Given, namespaces: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
-    """Yield the requests with admin access in a namespace that is known and does not allow it."""
+def admin_findings(
+    one: Given, namespaces: Mapping[str, Mapping[str, str]], minor: int | None
+) -> Iterator[Finding]:
+    """Yield the requests with admin access in a namespace that is known and does not allow it in Kubernetes 1.`minor` (None: the newest)."""
     namespace = namespace_of(one)
-    if namespace not in namespaces or namespaces[namespace].get(LABEL) == "true":
+    if namespace not in namespaces or allows_admin_access(namespaces[namespace], minor):
         return
     for request in requests(one):
         if request.body.get("adminAccess") is True:
@@ -36,5 +37,5 @@ def admin_findings(one: Given, namespaces: Mapping[str, Mapping[str, str]]) -> I
                 "admin-access",
                 (*request.path, "adminAccess"),
                 f"the API server would refuse it: the namespace {printable(namespace)} does not allow admin access",
-                f'label it with {LABEL}: "true", or put the claim into one that has this label',
+                f'label it with {admin_access_label(minor)}: "true", or put the claim into one that has this label',
             )

@@ -68,7 +68,7 @@ def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
                 yield finding
         yield from derived_findings(one, environment(known))
         yield from reference_findings(one, there)
-        yield from admin_findings(one, namespaces)
+        yield from admin_findings(one, namespaces, known.state.minor if known.state else None)
         yield from config_findings(one, known)
         yield from capacity_findings(one, names, known)
         yield from devices.too_many(one)

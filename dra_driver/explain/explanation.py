@@ -185,12 +185,12 @@ def _allowed(changes: Iterable[Change], claims: Iterable[ClaimFacts]) -> Iterato
     """Yield the changes with what the API server needs besides; none if the pod could not use one of the claims after them."""
     problems = [one for claim in claims for one in claim.problems]
     others = [one for one in problems if not isinstance(one, CouldNotTell | TooManyDevices)]
-    unlabeled = [one.namespace for one in others if isinstance(one, AdminAccessNotAllowed)]
+    unlabeled = [one for one in others if isinstance(one, AdminAccessNotAllowed)]
     if len(unlabeled) < len(others):
         return
     also = "".join(
-        f'; label namespace {name} with resource.kubernetes.io/admin-access: "true"'
-        for name in dict.fromkeys(unlabeled)
+        f'; label namespace {one.namespace} with {one.label}: "true"'
+        for one in dict.fromkeys(unlabeled)
     )
     yield from (msgspec.structs.replace(one, what=f"{one.what}{also}") for one in changes)
 

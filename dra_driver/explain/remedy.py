@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from dra_driver.explain import verdict
 from dra_driver.explain.verdicts.claim import NOT_MADE_YET
+from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 
 
 class Row(Struct, frozen=True):
@@ -18,6 +19,10 @@ class Row(Struct, frozen=True):
     symptom: str
     meaning: str
     fix: str
+
+
+def _labels(label: str) -> str:
+    return f'an admin labels the namespace `{label}: "true"`, or the request does without'
 
 
 ROWS: Mapping[type, Row] = {
@@ -105,7 +110,7 @@ ROWS: Mapping[type, Row] = {
     verdict.AdminAccessNotAllowed: Row(
         "the claim is refused, or the pod's claim is never created: `admin access to devices requires the … label`",
         "a request with `adminAccess: true` in a namespace that an admin did not label for it",
-        'an admin labels the namespace `resource.kubernetes.io/admin-access: "true"`, or the request does without',
+        f"{_labels(ADMIN_ACCESS_LABEL)} (in 1.33 the label is `{OLD_ADMIN_ACCESS_LABEL}`)",
     ),
     verdict.TooManyDevices: Row(
         "`… exceeds the claim limit of 32 …`",
@@ -217,7 +222,12 @@ def fix(reason: verdict.Verdict) -> str:
     match reason:
         case verdict.OtherCondition(condition=condition) if condition == POD_OVER:
             return "create the pod anew; a Deployment or a Job does that by itself"
-        case verdict.ClassMissing() | verdict.ClaimMissing() | verdict.SelectorNeverMatches():
+        case (
+            verdict.ClassMissing()
+            | verdict.ClaimMissing()
+            | verdict.SelectorNeverMatches()
+            | verdict.AdminAccessNotAllowed()
+        ):
             return _by_fields(reason)
         case verdict.Tainted(rule="") if reason.is_broken:
             return "repair what the taint says, or add nodes; a pod on this device would fail"
@@ -227,9 +237,14 @@ def fix(reason: verdict.Verdict) -> str:
 
 
 def _by_fields(
-    reason: verdict.ClassMissing | verdict.ClaimMissing | verdict.SelectorNeverMatches,
+    reason: verdict.ClassMissing
+    | verdict.ClaimMissing
+    | verdict.SelectorNeverMatches
+    | verdict.AdminAccessNotAllowed,
 ) -> str:
     match reason:
+        case verdict.AdminAccessNotAllowed(label=label):
+            return _labels(label)
         case verdict.SelectorNeverMatches(nodes=(_, *_)):
             return (
                 "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "

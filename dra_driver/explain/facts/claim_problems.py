@@ -11,7 +11,6 @@ from msgspec import Struct
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.explain.claim_request import ClaimRequest, requests_in
 from dra_driver.explain.facts.claim_state import (
-    admin_access_allowed,
     binding,
     is_allocated,
     not_owned,
@@ -27,13 +26,12 @@ from dra_driver.explain.verdict import (
     TooManyDevices,
     Verdict,
 )
+from dra_driver.model.admin_access import admin_access_label, allows_admin_access
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.gates import ALLOCATION
 
 MALFORMED = "malformed"
 NO_ALLOCATION = FeatureOff(ALLOCATION, "a claim")
-_LABELS_SINCE = 33
-"""The minor version of Kubernetes since which a namespace needs a label for admin access."""
 
 
 class ClaimFacts(Struct, frozen=True):
@@ -100,12 +98,13 @@ def _counts(requests: Sequence[ClaimRequest]) -> dict[int, list[int]]:
 
 def _admin_access(claim: ResourceClaim, fleet: Fleet) -> Iterator[Verdict]:
     state, name = fleet.state, claim.metadata.namespace
-    if state.minor is not None and state.minor < _LABELS_SINCE:
+    label = admin_access_label(state.minor)
+    if not label:
         return
     found = next((one for one in state.namespaces if one.metadata.name == name), None)
     gap = state.unread("namespaces", name)
     if gap is not None and found is None:
         yield CouldNotTell(gap.reason, gap.message)
         return
-    if not admin_access_allowed(found, state.minor):
-        yield AdminAccessNotAllowed(name)
+    if not allows_admin_access(found.metadata.labels if found else None, state.minor):
+        yield AdminAccessNotAllowed(name, label)

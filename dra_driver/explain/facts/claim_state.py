@@ -20,14 +20,11 @@ from dra_driver.explain.verdict import (
     ClaimReservedForOthers,
     Verdict,
 )
-from dra_driver.model.api.core import Namespace, Node, Pod
+from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import Condition
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 
 MOST_CONSUMERS = 256
-_LABELS = ("resource.k8s.io/admin-access", "resource.kubernetes.io/admin-access")
-_RENAMED = 34
-"""The minor version of Kubernetes since which the label has its second name."""
 
 
 def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
@@ -108,10 +105,3 @@ def allocated_elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
         usable = False
     if not usable:
         yield ClaimAllocatedElsewhere(full_name(claim.metadata), selector_text(selector))
-
-
-def admin_access_allowed(namespace: Namespace | None, minor: int | None) -> bool:
-    """Return whether the namespace has the label that allows admin access for its claims."""
-    labels = (namespace.metadata.labels or {}) if namespace else {}
-    label = _LABELS[int(minor is None or minor >= _RENAMED)]
-    return labels.get(label) == "true"

@@ -3,6 +3,7 @@
 
 from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.base import Case
+from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL
 
 
 class SelectorNeverMatches(Case, frozen=True):
@@ -82,14 +83,14 @@ class ClassMissing(Case, frozen=True):
 
 
 class AdminAccessNotAllowed(Case, frozen=True):
-    """The claim asks for admin access, and its namespace does not have the label for it."""
+    """The claim asks for admin access, and its namespace does not have the label for it, which has another name in 1.33."""
 
     namespace: str
+    label: str = ADMIN_ACCESS_LABEL
 
     def __str__(self) -> str:
         return (
-            f"namespace {self.namespace} has no label resource.kubernetes.io/admin-access=true, "
-            "so admin access is refused"
+            f"namespace {self.namespace} has no label {self.label}=true, so admin access is refused"
         )
 
 

@@ -12,7 +12,7 @@ from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import DeviceClass, DeviceClassSpec
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.model.decoding import Mistake
-from tests.unit.check.findings import brief, claim, pod, rules, selector
+from tests.unit.check.findings import brief, claim, found, pod, rules, selector
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "check.md"
 REFUSED = "the API server would refuse it: "
@@ -431,6 +431,30 @@ def test_the_labels_of_namespaces_in_the_cluster_count() -> None:
     assert told(label) == []
     applied = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ns, labels: {a: b}}\n"
     assert told(label, applied) == []  # an apply keeps the label that is there
+
+
+@pytest.mark.parametrize(
+    ("version", "label"),
+    [
+        ("v1.32.5", ""),
+        ("v1.33.1", "resource.k8s.io/admin-access"),
+        ("v1.34.0", "resource.kubernetes.io/admin-access"),
+    ],
+)
+def test_the_label_for_admin_access_is_that_of_the_clusters_release(
+    version: str, label: str
+) -> None:
+    text = claim("deviceClassName: gpu\nadminAccess: true", name="c, namespace: ns")
+
+    def actions(labels: dict[str, str]) -> list[str]:
+        namespace = Namespace(metadata=ObjectMeta(name="ns", labels=labels))
+        gap = NotRead(resource="deviceclasses", reason="forbidden")
+        state = ClusterState(kubernetes_version=version, namespaces=(namespace,), not_read=(gap,))
+        told = found(text, Known(state=state))
+        return [one.action for one in told if one.rule == "admin-access"]
+
+    assert actions({label or "a": "true"}) == []
+    assert [f'{label}: "true"' in one for one in actions({})] == ([True] if label else [])
 
 
 def test_a_resource_that_the_cluster_offers_is_right() -> None:

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from dra_driver.explain.facts.claim_state import (
-    admin_access_allowed,
     allocated_elsewhere,
     binding,
     chosen_devices,
@@ -22,7 +21,7 @@ from dra_driver.explain.verdict import (
     ClaimMissing,
     ClaimReservedForOthers,
 )
-from dra_driver.model.api.core import Namespace, Node, Pod
+from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
 
 DEVICE = {"driver": "d", "pool": "p", "device": "gpu-0"}
@@ -125,21 +124,3 @@ def test_the_devices_of_a_claim_are_listed() -> None:
         ChosenDevice("ns/c", "r", "d", "p", "gpu-0"),
     )
     assert chosen_devices(claim()) == ()
-
-
-@pytest.mark.parametrize(
-    ("label", "minor", "allowed"),
-    [
-        ("resource.kubernetes.io/admin-access", 37, True),
-        ("resource.kubernetes.io/admin-access", None, True),
-        ("resource.kubernetes.io/admin-access", 33, False),
-        ("resource.k8s.io/admin-access", 33, True),
-        ("resource.k8s.io/admin-access", 34, False),
-    ],
-)
-def test_admin_access_needs_the_label_of_the_release(
-    label: str, minor: int | None, allowed: bool
-) -> None:
-    namespace = msgspec.convert({"metadata": {"name": "n", "labels": {label: "true"}}}, Namespace)
-    assert admin_access_allowed(namespace, minor) == allowed
-    assert not admin_access_allowed(None, minor)
