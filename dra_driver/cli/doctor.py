@@ -47,7 +47,7 @@ def _run(chosen: argparse.Namespace) -> int:
         chosen.parser.error("--from reads a file, so it goes neither with --bundle nor with --root")
     settings = settings_from(chosen, named=False, options_of=options_of)
     if chosen.record:
-        found = diagnosis_of(chosen.record, NodeName(chosen.node), settings.node.driver)
+        found = diagnosis_of(chosen.record, NodeName(chosen.node), settings)
         _show(found, chosen)
         return found.exit_code
     account = _account(chosen)
@@ -138,7 +138,7 @@ def _cluster(chosen: argparse.Namespace, settings: Settings, node: NodeName) -> 
         found = cluster.target(chosen)
     except DriverError as error:
         return str(error)
-    return ClusterLook(found.connection, settings.node.driver, node)
+    return ClusterLook(found.connection, settings, node)
 
 
 def _account(chosen: argparse.Namespace) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 
 from dra_driver.cli.checks import Check
+from dra_driver.config.settings import Settings
 from dra_driver.doctor import cluster as rules
 from dra_driver.doctor.findings import Finding, finding
 from dra_driver.doctor.runtime import judge_version
@@ -30,9 +31,10 @@ THIS_USER = "the user of this command"
 class ClusterLook:
     """One API server and one node of it. `state` is None until the cluster has been read."""
 
-    def __init__(self, connection: Connection, driver: DriverName, node: NodeName) -> None:
+    def __init__(self, connection: Connection, settings: Settings, node: NodeName) -> None:
         self._connection = connection
-        self._driver = driver
+        self._settings = settings
+        self._driver: DriverName = settings.node.driver
         self._node = node
         self._view = NodeView(connection, node)
         self.state: ClusterState | None = None
@@ -52,13 +54,13 @@ class ClusterLook:
         state = self.state
         if state is None:
             return
-        node, driver = self._node, str(self._driver)
+        node, driver, wish = self._node, str(self._driver), self._settings.plugin.path
         who = account or THIS_USER
         if state.served:
-            yield Check("rights", who, lambda: self._rights(account, who))
+            yield Check("rights", who, lambda: self._rights(state, account, who))
         if not node:
             return
-        yield Check("versions", node, lambda: rules.judge_versions(state, node))
+        yield Check("versions", node, lambda: rules.judge_versions(state, node, wish))
         if not host_is_seen:
             yield Check(
                 "container-runtime",
@@ -67,7 +69,7 @@ class ClusterLook:
             )
         if state.served:
             yield Check("kept-fields", node, self._kept_fields)
-            yield Check("slices", node, lambda: rules.judge_slices(state, driver, node))
+            yield Check("slices", node, lambda: rules.judge_slices(state, driver, node, wish))
             yield Check(
                 "other-drivers", node, lambda: rules.judge_other_drivers(state, driver, node)
             )
@@ -90,8 +92,18 @@ class ClusterLook:
             return [finding("api-silent", self._connection.shown_server, str(error))]
         return rules.judge_api(self.state)
 
-    def _rights(self, account: str, who: str) -> Iterable[Finding]:
-        return rules.judge_rights(self._view.missing_rights(rules.RIGHTS, account), who)
+    def _rights(self, state: ClusterState, account: str, who: str) -> Iterable[Finding]:
+        about = self._settings.about_node
+        more = rules.rights_of_settings(
+            node_labels=about.labels,
+            node_condition=about.condition,
+            startup_taint=about.startup_taint,
+            device_status=self._settings.device_status,
+            driver=self._driver,
+            kubernetes=state.kubernetes_version,
+        )
+        missing = self._view.missing_rights((*rules.RIGHTS, *more), account)
+        return rules.judge_rights(missing, who, more)
 
     def _kept_fields(self) -> Iterable[Finding]:
         place = NodePlace(self._driver, PoolName(self._node))

@@ -11,6 +11,7 @@ import msgspec
 
 from dra_driver.cli.checks import Check, run_checks
 from dra_driver.cli.inputs import recorded_text, state_in
+from dra_driver.config.settings import Settings
 from dra_driver.doctor import cluster as rules
 from dra_driver.doctor.findings import Diagnosis, Finding, ordered, retold, unknown
 from dra_driver.doctor.texts import CHECKS
@@ -19,6 +20,7 @@ from dra_driver.explain.names import first_names
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.ids import DriverName, NodeName
 from dra_driver.model.names import NODE_BUNDLE_KIND
+from dra_driver.model.plugin import Path
 
 NOT_IN_A_RECORD = "a record has nothing of it"
 _ONLY_ASKED = ("rights", "container-runtime", "kept-fields", "privileged-pods")
@@ -30,8 +32,9 @@ class _Bundle(msgspec.Struct, rename="camel"):
     diagnosis: msgspec.Raw = msgspec.Raw()
 
 
-def diagnosis_of(name: str, node: NodeName, driver: DriverName) -> Diagnosis:
+def diagnosis_of(name: str, node: NodeName, settings: Settings) -> Diagnosis:
     """Return what is wrong on a node of the recorded cluster; an empty name is the node of the bundle. Raises Permanent."""
+    driver = settings.node.driver
     # Read once: the file may be a pipe, or another one a moment later.
     content = recorded_text(name)
     state = state_in(content, name)
@@ -45,7 +48,11 @@ def diagnosis_of(name: str, node: NodeName, driver: DriverName) -> Diagnosis:
         raise Permanent(
             f"{name} is the record of a cluster: name the node with --node NODE; it has {_names(state)}"
         )
-    judged = tuple(run_checks(_checks(state, driver, node))) if _was_read(state) else ()
+    judged = (
+        tuple(run_checks(_checks(state, driver, node, settings.plugin.path)))
+        if _was_read(state)
+        else ()
+    )
     again = {one.check for one in judged}
     left = tuple(one for one in known if one.check not in again)
     return Diagnosis(
@@ -66,14 +73,14 @@ def _told(content: bytes, name: str) -> Diagnosis | None:
         ) from error
 
 
-def _checks(state: ClusterState, driver: str, node: str) -> Iterator[Check]:
+def _checks(state: ClusterState, driver: str, node: str, wish: Path | None) -> Iterator[Check]:
     def check(name: str, found: Iterable[Finding]) -> Check:
         return Check(name, node, lambda: found)
 
     yield check("api", rules.judge_api(state))
-    yield check("versions", rules.judge_versions(state, node))
+    yield check("versions", rules.judge_versions(state, node, wish))
     if state.served:
-        yield check("slices", rules.judge_slices(state, driver, node))
+        yield check("slices", rules.judge_slices(state, driver, node, wish))
         yield check("other-drivers", rules.judge_other_drivers(state, driver, node))
     yield check("stale-capacity", rules.judge_capacity(state, driver, node, None))
 

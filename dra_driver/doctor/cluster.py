@@ -9,13 +9,16 @@ from dra_driver.doctor.findings import Finding, finding, fine, unknown
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.pod_access import PodAccess
 from dra_driver.model.api.resource_claim import GROUP
-from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.resource_slice import Device, ResourceSlice
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.device import plain
+from dra_driver.model.names import LOST_TAINT, NOT_CLEAN_TAINT, UNHEALTHY_TAINT, VANISHED_TAINT
+from dra_driver.model.plugin import Path
 from dra_driver.model.rights import Right
 from dra_driver.model.vocabulary import PCI_BUS_ID
 from dra_driver.planning.migration import plan_migration
 from dra_driver.planning.neighbours import vendor_of
+from dra_driver.planning.path import PathFacts, choose_path, minor_version
 from dra_driver.planning.stale import patch_of, stale_resources
 
 FIRST_WITH_CLAIMS, FIRST_LISTING = 32, 34
@@ -30,6 +33,10 @@ RIGHTS = (
     Right("create", "events", namespace="default"),
 )
 """What the driver needs wherever the API server serves claims (the chart's ClusterRole without what an admin may choose)."""
+_ILL = (UNHEALTHY_TAINT, VANISHED_TAINT, LOST_TAINT, NOT_CLEAN_TAINT)
+"""Somebody must look at a device with one of these. The other taints are part of the work, or say only what to watch."""
+_GRANULAR_STATUS = (1, 36)
+"""The first release that asks for a right of its own for a driver's entries in the status of claims."""
 _ALL_DEVICES = re.compile(r"/|/dev|/dev/nvidia\w*|/dev/(dri|kfd|accel)|/proc|/host")
 _SAME_HARDWARE = (PCI_BUS_ID, "uuid")
 _MINOR = re.compile(r"v?1\.(\d{1,4})")
@@ -54,8 +61,8 @@ def _lacks_claims(state: ClusterState) -> bool:
     return gap is not None and gap.reason == "not_served"
 
 
-def judge_versions(state: ClusterState, node: str) -> Iterator[Finding]:
-    """Yield what is found about the kubelet's version."""
+def judge_versions(state: ClusterState, node: str, wish: Path | None) -> Iterator[Finding]:
+    """Yield what is found about the kubelet's version. `wish`: the API that the admin chose for devices; None if the driver chooses."""
     found = _node(state, node)
     if isinstance(found, str):
         yield unknown("versions", node, found)
@@ -68,8 +75,11 @@ def judge_versions(state: ClusterState, node: str) -> Iterator[Finding]:
     match = _MINOR.match(version)
     if match is None:
         yield unknown("versions", node, f"its kubelet's version is {version or 'not there'!r}")
+    elif int(match[1]) < FIRST_WITH_CLAIMS and wish is Path.DRA:
+        said = f"kubelet {version}, and the configuration says path: dra"
+        yield finding("kubelet-too-old", node, said, node=node)
     elif int(match[1]) < FIRST_WITH_CLAIMS:
-        yield finding("kubelet-too-old", node, f"kubelet {version}", node=node)
+        yield finding("kubelet-without-claims", node, f"kubelet {version}", node=node)
     elif int(match[1]) < FIRST_LISTING:
         yield finding("kubelet-does-not-list-claims", node, f"kubelet {version}", node=node)
     else:
@@ -90,27 +100,72 @@ def judge_kept_fields(off: Mapping[str, str], dropped: str) -> Iterator[Finding]
         yield fine("kept-fields", "ResourceSlice", "the API server keeps every field of a slice")
 
 
-def judge_rights(missing: Iterable[Right], account: str) -> Iterator[Finding]:
-    """Yield each right that the driver needs and does not have; `account` is whose rights they are."""
+def rights_of_settings(
+    *,
+    node_labels: str,
+    node_condition: str,
+    startup_taint: str,
+    device_status: str,
+    driver: str,
+    kubernetes: str,
+) -> Mapping[Right, str]:
+    """Return the rights that these settings need beside RIGHTS, each with the setting. `kubernetes` is the API server's version; "" if unknown."""
+    found: dict[Right, str] = {}
+    if node_labels == "patch":
+        found[Right("patch", "nodes")] = "--node-labels patch"
+    if startup_taint:
+        found.setdefault(Right("patch", "nodes"), "--startup-taint")
+    if node_condition == "write":
+        found[Right("patch", "nodes/status")] = "--node-condition write"
+    if device_status == "write":
+        setting = "--device-status write"
+        found[Right("patch", "resourceclaims/status", GROUP)] = setting
+        if (minor_version(kubernetes) or _GRANULAR_STATUS) >= _GRANULAR_STATUS:
+            own = Right("associated-node:patch", "resourceclaims/driver", GROUP, name=driver)
+            found[own] = setting
+    return found
+
+
+def judge_rights(
+    missing: Iterable[Right], account: str, of_settings: Mapping[Right, str]
+) -> Iterator[Finding]:
+    """Yield each right that the driver needs and does not have; `account` is whose rights they are, `of_settings` those that a setting needs."""
     none = True
     for right in missing:
         none = False
-        resource = f"{right.resource}.{right.group}".rstrip(".")
+        plain_name, _, subresource = right.resource.partition("/")
+        resource = f"{plain_name}.{right.group}".rstrip(".")
         where = f" in namespace {right.namespace}" if right.namespace else ""
-        yield finding(
-            "right-missing",
-            account,
-            f"{right.verb} {resource}{where} is not allowed",
-            verb=right.verb,
-            resource=resource,
-            account=account,
-        )
+        if setting := of_settings.get(right):
+            named = f"{resource}/{right.name}" if right.name else resource
+            yield finding(
+                "setting-right-missing",
+                account,
+                f"{right.verb} {resource}{'/' if subresource else ''}{subresource} is not allowed, and {setting} needs it",
+                verb=right.verb,
+                resource=named,
+                subresource=subresource,
+                account=account,
+            )
+        else:
+            yield finding(
+                "right-missing",
+                account,
+                f"{right.verb} {resource}{where} is not allowed",
+                verb=right.verb,
+                resource=resource,
+                account=account,
+            )
     if none:
-        yield fine("rights", account, "it has every right that the driver needs")
+        more = ", ".join(dict.fromkeys(of_settings.values()))
+        also = f", and those of {more}" if more else "; no setting that was given here needs more"
+        yield fine("rights", account, f"it has the rights that every install needs{also}")
 
 
-def judge_slices(state: ClusterState, driver: str, node: str) -> Iterator[Finding]:
-    """Yield what is found about the driver's slices of the node."""
+def judge_slices(
+    state: ClusterState, driver: str, node: str, wish: Path | None
+) -> Iterator[Finding]:
+    """Yield what is found about the driver's slices of the node. `wish`: the API that the admin chose for devices; None if the driver chooses."""
     if gap := state.unread("resourceslices"):
         yield unknown("slices", node, gap.message)
         return
@@ -125,13 +180,41 @@ def judge_slices(state: ClusterState, driver: str, node: str) -> Iterator[Findin
         said = f"{len(current)} of {wanted} slices of generation {newest} are there"
         yield finding("slices-incomplete", node, said, node=node)
     devices = [device for one in current for device in one.spec.devices or ()]
-    tainted = sorted(device.name for device in devices if device.taints)
+    ill = [one for one in devices if any(taint.key in _ILL for taint in one.taints or ())]
+    tainted = [one for one in devices if one.taints and one not in ill]
+    if ill:
+        yield finding("devices-ill", node, _with_taints(ill))
     if tainted:
-        yield finding("devices-tainted", node, ", ".join(tainted), node=node)
-    if not devices:
+        yield finding("devices-tainted", node, _with_taints(tainted), node=node)
+    if not devices and (why := _offered_by_plugin(state, node, wish)):
+        yield fine("slices", node, f"there is a slice without devices, as it should be: {why}")
+    elif not devices:
         yield finding("no-devices-published", node, f"driver {driver} has a slice without devices")
     elif len(current) == wanted:
         yield fine("slices", node, f"devices published: {len(devices)}")
+
+
+def _with_taints(devices: Iterable[Device]) -> str:
+    """Return the devices by name, each with its taints and when they came."""
+    told = {
+        one.name: ", ".join(
+            f"{taint.key}={taint.value}"
+            + (f" since {taint.time_added}" if taint.time_added else "")
+            for taint in one.taints or ()
+        )
+        for one in devices
+    }
+    return "; ".join(f"{name}: {taints}" for name, taints in sorted(told.items()))
+
+
+def _offered_by_plugin(state: ClusterState, node: str, wish: Path | None) -> str:
+    """Return why the driver offers the node's devices by the device plugin API; "" if it does not, as far as an API server shows it."""
+    found = _node(state, node)
+    info = found.status.node_info if isinstance(found, Node) else None
+    version = info.kubelet_version if info else ""
+    facts = PathFacts(served=True, registered=True, kubelet_version=version)
+    choice = choose_path(facts, wish)
+    return choice.reason if choice.path is Path.DEVICE_PLUGIN else ""
 
 
 def judge_other_drivers(state: ClusterState, driver: str, node: str) -> Iterator[Finding]:

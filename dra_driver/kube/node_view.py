@@ -79,6 +79,7 @@ class NodeView:
             "resource": resource,
             "subresource": subresource,
             "namespace": right.namespace,
+            "name": right.name,
         }
         kind = "SubjectAccessReview" if account else "SelfSubjectAccessReview"
         spec: Mapping[str, Any] = {"resourceAttributes": attributes}

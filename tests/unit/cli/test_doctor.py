@@ -336,6 +336,49 @@ def test_with_a_cluster(
         assert ("ok", name) in found, name
 
 
+def test_the_rights_that_a_setting_needs_are_asked_for_where_it_is_given(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["doctor", "--json", "--kubeconfig", str(root / "config"), "--node", "n", "--verbose"]
+    allowed, denied = (
+        Answer(201, {}, b'{"status": {"allowed": %s}}' % word) for word in (b"true", b"false")
+    )
+    api.faults.add(allowed, verb="create", resource="discovery", times=11)
+    main([*words, "--service-account", "a/b"])
+    said = findings(capsys)["ok", "rights"]["found"]
+    assert said.endswith("; no setting that was given here needs more")
+    api.faults.add(allowed, verb="create", resource="discovery", times=11)
+    api.faults.add(denied, verb="create", resource="discovery", times=4)
+    more = ["--node-labels", "patch", "--node-condition", "write", "--device-status", "write"]
+    assert main([*words, "--service-account", "a/b", *more]) == 1
+    assert ("problem", "setting-right-missing") in findings(capsys)
+
+
+def test_an_old_kubelet_is_served_by_the_device_plugin_api_unless_the_admin_wants_claims(
+    api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    api.put(
+        "resourceslices",
+        {
+            "metadata": {"name": "s"},
+            "spec": {"driver": DRIVER, "nodeName": "n", "pool": pool, "devices": []},
+        },
+    )
+    info = {"kubeletVersion": "v1.31.1", "containerRuntimeVersion": "containerd://2.1.0"}
+    api.put("nodes", {"metadata": {"name": "n"}, "status": {"nodeInfo": info}})
+    words = ["--node", "n", "--json"]
+    for where in (["--kubeconfig", str(root / "config")], ["--from", str(root / "file.json")]):
+        main(["record", str(root / "file.json"), "--force", "--kubeconfig", str(root / "config")])
+        capsys.readouterr()
+        main(["doctor", *where, *words])
+        found = findings(capsys)
+        assert {("note", "kubelet-without-claims"), ("ok", "slices")} < set(found)
+        assert main(["doctor", *where, *words, "--path", "dra"]) == 1
+        found = findings(capsys)
+        assert {("problem", "kubelet-too-old"), ("warning", "no-devices-published")} < set(found)
+
+
 def test_from_outside_only_the_api_server_is_asked(
     api: FakeApi, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,15 @@ from dra_driver.doctor import cluster as rules
 from dra_driver.doctor.findings import Finding
 from dra_driver.model.api.pod_access import PodAccess
 from dra_driver.model.cluster import ClusterState
+from dra_driver.model.names import (
+    HELD_BY_TAINT,
+    HELD_TAINT,
+    LOST_TAINT,
+    NOT_CLEAN_TAINT,
+    UNHEALTHY_TAINT,
+    VANISHED_TAINT,
+)
+from dra_driver.model.plugin import Path
 from dra_driver.model.rights import Right
 
 DRIVER = "gpu.dra-driver.dev"
@@ -73,20 +82,28 @@ def test_an_object_that_cannot_be_read_is_named_and_a_kind_by_the_check_that_nee
         ("v1.37.1", ("versions", "ok", "n")),
         ("v1.34.0", ("versions", "ok", "n")),
         ("v1.33.9", ("kubelet-does-not-list-claims", "note", "n")),
-        ("v1.31.9", ("kubelet-too-old", "problem", "n")),
+        ("v1.31.9", ("kubelet-without-claims", "note", "n")),
         ("odd", ("versions", "unknown", "n")),
     ],
 )
 def test_the_version_of_the_kubelet(version: str, found: tuple[str, str, str]) -> None:
-    assert short(rules.judge_versions(state(nodes=[node(version)]), "n")) == [found]
+    assert short(rules.judge_versions(state(nodes=[node(version)]), "n", None)) == [found]
+
+
+def test_an_old_kubelet_is_a_problem_only_where_the_admin_wants_claims() -> None:
+    old = state(nodes=[node("v1.31.9")])
+    assert short(rules.judge_versions(old, "n", Path.DRA)) == [("kubelet-too-old", "problem", "n")]
+    assert short(rules.judge_versions(old, "n", Path.DEVICE_PLUGIN)) == [
+        ("kubelet-without-claims", "note", "n")
+    ]
 
 
 def test_a_node_that_is_not_there_or_not_read() -> None:
-    assert short(rules.judge_versions(state(), "n")) == [("node-not-found", "problem", "n")]
+    assert short(rules.judge_versions(state(), "n", None)) == [("node-not-found", "problem", "n")]
     unread = state(notRead=[gap("nodes")])
-    assert short(rules.judge_versions(unread, "n")) == [("versions", "unknown", "n")]
+    assert short(rules.judge_versions(unread, "n", None)) == [("versions", "unknown", "n")]
     bare = state(nodes=[{"metadata": {"name": "n"}}])
-    (one,) = rules.judge_versions(bare, "n")
+    (one,) = rules.judge_versions(bare, "n", None)
     assert one.found == "its kubelet's version is 'not there'"
 
 
@@ -102,18 +119,68 @@ def test_fields_that_the_api_server_drops() -> None:
 
 def test_rights_that_are_missing() -> None:
     slices, events = Right("list", "resourceslices", "resource.k8s.io"), rules.RIGHTS[-1]
-    first, second = rules.judge_rights((slices, events), "system:serviceaccount:a:b")
+    first, second = rules.judge_rights((slices, events), "system:serviceaccount:a:b", {})
     assert first.found == "list resourceslices.resource.k8s.io is not allowed"
     assert first.command == (
         "kubectl auth can-i list resourceslices.resource.k8s.io --as system:serviceaccount:a:b"
     )
     assert second.found == "create events in namespace default is not allowed"
-    assert short(rules.judge_rights((), "me")) == [("rights", "ok", "me")]
+    (one,) = rules.judge_rights((), "me", {})
+    assert (one.id, one.severity, one.object) == ("rights", "ok", "me")
+    assert one.found == (
+        "it has the rights that every install needs; no setting that was given here needs more"
+    )
+
+
+def of_settings(**given: str) -> dict[Right, str]:
+    nothing = {
+        "node_labels": "nfd",
+        "node_condition": "none",
+        "startup_taint": "",
+        "device_status": "none",
+        "kubernetes": "v1.37.0",
+    }
+    return dict(rules.rights_of_settings(**{**nothing, **given}, driver=DRIVER))
+
+
+def test_settings_need_rights_of_their_own() -> None:
+    assert of_settings() == {}
+    nodes = Right("patch", "nodes")
+    assert of_settings(node_labels="patch") == {nodes: "--node-labels patch"}
+    assert of_settings(startup_taint="x/y") == {nodes: "--startup-taint"}
+    both = of_settings(node_labels="patch", startup_taint="x/y")
+    assert both == {nodes: "--node-labels patch"}
+    condition = of_settings(node_condition="write")
+    assert condition == {Right("patch", "nodes/status"): "--node-condition write"}
+    status = Right("patch", "resourceclaims/status", "resource.k8s.io")
+    own = Right("associated-node:patch", "resourceclaims/driver", "resource.k8s.io", name=DRIVER)
+    assert set(of_settings(device_status="write")) == {status, own}
+    assert set(of_settings(device_status="write", kubernetes="")) == {status, own}
+    assert set(of_settings(device_status="write", kubernetes="v1.35.9")) == {status}
+
+
+def test_a_right_that_only_a_setting_needs_is_told_with_the_setting() -> None:
+    needed = of_settings(node_labels="patch", node_condition="write", device_status="write")
+    labels, condition, _status, own = rules.judge_rights(needed, "a:b", needed)
+    assert {one.id for one in (labels, condition, own)} == {"setting-right-missing"}
+    assert labels.found == "patch nodes is not allowed, and --node-labels patch needs it"
+    assert condition.found == (
+        "patch nodes/status is not allowed, and --node-condition write needs it"
+    )
+    assert condition.command == "kubectl auth can-i patch nodes --subresource=status --as a:b"
+    assert own.command == (
+        f"kubectl auth can-i associated-node:patch resourceclaims.resource.k8s.io/{DRIVER} "
+        "--subresource=driver --as a:b"
+    )
+    (fine,) = rules.judge_rights((), "a:b", needed)
+    assert fine.found == (
+        "it has the rights that every install needs, and those of --node-labels patch, --node-condition write, --device-status write"
+    )
 
 
 def test_slices_of_the_driver() -> None:
     def found(*slices: dict[str, Any]) -> list[tuple[str, str, str]]:
-        return short(rules.judge_slices(state(resourceSlices=slices), DRIVER, "n"))
+        return short(rules.judge_slices(state(resourceSlices=slices), DRIVER, "n", None))
 
     assert found(a_slice(DRIVER, device())) == [("slices", "ok", "n")]
     elsewhere = a_slice(DRIVER, device())
@@ -125,9 +192,64 @@ def test_slices_of_the_driver() -> None:
     ill = a_slice(DRIVER, device("gpu-1", taints=("x",)), device())
     assert found(ill) == [("devices-tainted", "note", "n"), ("slices", "ok", "n")]
     unread = state(notRead=[gap("resourceslices")])
-    assert short(rules.judge_slices(unread, DRIVER, "n")) == [("slices", "unknown", "n")]
+    assert short(rules.judge_slices(unread, DRIVER, "n", None)) == [("slices", "unknown", "n")]
     assert short(rules.judge_other_drivers(unread, DRIVER, "n")) == [
         ("other-drivers", "unknown", "n")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        (UNHEALTHY_TAINT, ("devices-ill", "warning", "n")),
+        (VANISHED_TAINT, ("devices-ill", "warning", "n")),
+        (LOST_TAINT, ("devices-ill", "warning", "n")),
+        (NOT_CLEAN_TAINT, ("devices-ill", "warning", "n")),
+        (HELD_TAINT, ("devices-tainted", "note", "n")),
+        (HELD_BY_TAINT, ("devices-tainted", "note", "n")),
+        ("example.com/mine", ("devices-tainted", "note", "n")),
+    ],
+)
+def test_a_device_that_is_ill_is_a_warning_and_another_taint_a_note(
+    key: str, found: tuple[str, str, str]
+) -> None:
+    known = state(resourceSlices=[a_slice(DRIVER, device("gpu-1", taints=(key,)), device())])
+    assert short(rules.judge_slices(known, DRIVER, "n", None)) == [found, ("slices", "ok", "n")]
+
+
+def test_taints_are_told_with_their_value_and_since_when() -> None:
+    dead = device("gpu-7")
+    dead["taints"] = [
+        {"key": UNHEALTHY_TAINT, "value": "smoke", "timeAdded": "2027-01-15T08:00:00Z"},
+        {"key": "x", "value": "79"},
+    ]
+    known = state(resourceSlices=[a_slice(DRIVER, dead, device("gpu-6", taints=(LOST_TAINT,)))])
+    (ill, _fine) = rules.judge_slices(known, DRIVER, "n", None)
+    assert ill.found == (
+        f"gpu-6: {LOST_TAINT}=; gpu-7: {UNHEALTHY_TAINT}=smoke since 2027-01-15T08:00:00Z, x=79"
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "wish", "found"),
+    [
+        ("v1.31.1", None, ("slices", "ok", "n")),
+        ("v1.31.1", Path.DRA, ("no-devices-published", "warning", "n")),
+        ("v1.37.1", Path.DEVICE_PLUGIN, ("slices", "ok", "n")),
+        ("v1.37.1", None, ("no-devices-published", "warning", "n")),
+    ],
+)
+def test_a_slice_without_devices_is_right_where_the_device_plugin_api_has_them(
+    version: str, wish: Path | None, found: tuple[str, str, str]
+) -> None:
+    known = state(nodes=[node(version)], resourceSlices=[a_slice()])
+    assert short(rules.judge_slices(known, DRIVER, "n", wish)) == [found]
+
+
+def test_without_the_version_of_the_kubelet_a_slice_without_devices_is_told() -> None:
+    bare = state(nodes=[{"metadata": {"name": "n"}}], resourceSlices=[a_slice()])
+    assert short(rules.judge_slices(bare, DRIVER, "n", None)) == [
+        ("no-devices-published", "warning", "n")
     ]
 
 

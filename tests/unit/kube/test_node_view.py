@@ -79,7 +79,7 @@ def test_the_pods_of_the_node_alone(api: FakeApi, view: NodeView) -> None:
     assert "secret" not in str(pods)
 
 
-RIGHTS = (Right("list", "pods"), Right("patch", "nodes/status", namespace="x"))
+RIGHTS = (Right("list", "pods"), Right("patch", "nodes/status", namespace="x", name="y"))
 
 
 def answers(api: FakeApi, *allowed: object) -> None:
@@ -140,6 +140,7 @@ def test_what_is_asked_about_a_right(tmp_path: Path) -> None:
         "resource": "nodes",
         "subresource": "status",
         "namespace": "x",
+        "name": "y",
     }
     groups = ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]
     user = {"user": "system:serviceaccount:a:b", "groups": groups}
