@@ -16,6 +16,7 @@ from dra_driver.daemon.dependencies import STATE_FILE, pod_cgroups
 from dra_driver.daemon.host import Host, kubelet_of, own_resources
 from dra_driver.daemon.offline import node_files
 from dra_driver.daemon.other_vendors import accelerators
+from dra_driver.daemon.probes import own_word
 from dra_driver.doctor import host as host_rules
 from dra_driver.doctor import kubelet as kubelet_rules
 from dra_driver.doctor import runtime
@@ -101,7 +102,14 @@ def node_checks(
         lambda: host_rules.judge_cdi(host.cdi(str(settings.cdi_dir))),
     )
     yield of_host("imex", "/proc", lambda: host_rules.judge_imex(host.processes("nvidia-imex")))
+    address = settings.http_address
     yield from _kubelet_checks(settings, here, host)
+    if address is not None:
+        yield Check(
+            "probes",
+            f"port {address[1]}",
+            lambda: kubelet_rules.judge_probes(own_word(address), in_pod=not host_is_seen),
+        )
 
 
 def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[Check]:

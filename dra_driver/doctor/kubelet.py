@@ -4,7 +4,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from dra_driver.doctor.findings import NO_NODE, Finding, finding, fine, unknown
-from dra_driver.model.host import KubeletConfig, KubeletOnHost, Place, PlaceKind
+from dra_driver.model.host import KubeletConfig, KubeletOnHost, OwnWord, Place, PlaceKind
 from dra_driver.model.state import Phase, PreparedClaim, Unknown
 from dra_driver.planning.neighbours import vendor_of
 
@@ -14,6 +14,10 @@ GATES = (
     "ResourceHealthStatus",
 )
 """Feature gates of the kubelet that the driver needs for all that it does, if the release has them."""
+
+
+LONGEST_SAMPLE_AGE_SECONDS = 60.0
+"""A driver measures every 15 s, and shows no older measurement."""
 
 
 def judge_no_node() -> Iterator[Finding]:
@@ -69,6 +73,24 @@ def judge_driver(host: KubeletOnHost, at_work: Sequence[str]) -> Iterator[Findin
     else:
         said = "no process of this driver runs"
         yield finding("driver-not-listening", "registration socket", said)
+
+
+def judge_probes(told: OwnWord, *, in_pod: bool) -> Iterator[Finding]:
+    """Yield what the running driver says of itself. `in_pod`: this process is in the driver's own pod, so the driver must answer."""
+    if told.unanswered:
+        name = "driver-silent" if in_pod else "probes-out-of-reach"
+        yield finding(name, told.address, told.unanswered)
+        return
+    if told.livez:
+        yield finding("driver-not-alive", f"{told.address}/livez", "; ".join(told.livez))
+    if told.readyz:
+        yield finding("driver-not-ready", f"{told.address}/readyz", "; ".join(told.readyz))
+    ages = sorted(told.sample_ages.items())
+    old = [f"{name} for {age:.0f} s" for name, age in ages if age > LONGEST_SAMPLE_AGE_SECONDS]
+    if old:
+        yield finding("devices-not-measured", told.address, ", ".join(old))
+    if not (told.livez or told.readyz or old):
+        yield fine("probes", told.address, "/livez and /readyz say ok")
 
 
 def judge_plugins(host: KubeletOnHost, own: Collection[str]) -> Iterator[Finding]:

@@ -10,6 +10,10 @@ _ROOT = "run `dra-driver doctor` as root on the node, or in the driver's pod"
 KUBELET_CHECKS: Mapping[str, Check] = {
     "kubelet": Check("Are the kubelet's folders and sockets there, and does it answer?", _ROOT),
     "driver": Check("Does a process of this driver listen for the kubelet, and no other?", _ROOT),
+    "probes": Check(
+        "What does the running driver say of itself (/livez, /readyz, and the age of its measurements)?",
+        "run it in the driver's pod, or name the driver's address with --http-address",
+    ),
     "device-plugins": Check(
         "Do device plugins on this node offer accelerators too?",
         f"{_ROOT}; the kubelet must answer on its pod-resources socket",
@@ -88,6 +92,48 @@ KUBELET_TEXTS: Mapping[str, Text] = {
         "the kubelet sends claims to either of them, and the driver refuses to start beside it",
         "remove the other program from this node, or give one of the two another name (driverName)",
         "kubectl get pods -A -o wide --field-selector spec.nodeName=$(hostname)",
+    ),
+    "driver-silent": Text(
+        "probes",
+        "problem",
+        "The driver does not answer on its HTTP port",
+        "it starts or ends just now, or it hangs; the kubelet's probes get no answer either, and restart it",
+        "look whether the pod restarts; if the driver hangs, let it write where its threads are (docs/operations.md)",
+        "kubectl get pods -A -o wide -l app.kubernetes.io/name=dra-driver",
+    ),
+    "probes-out-of-reach": Text(
+        "probes",
+        "note",
+        "The driver's probes cannot be asked from here",
+        "a driver in a pod has a network of its own, so what it says of itself, and whether its hardware hangs, was not looked at",
+        "ask in the driver's pod of this node; a driver without a pod: give its --http-address",
+        "kubectl exec -n NAMESPACE POD --container driver -- dra-driver doctor",
+    ),
+    "driver-not-alive": Text(
+        "probes",
+        "problem",
+        "The driver says that only a restart helps it",
+        "its sockets do not answer, or its calls are stuck; the kubelet restarts it after some failed probes",
+        "read its log; after the restart it is the previous one",
+        "kubectl logs -n NAMESPACE POD --container driver --previous",
+    ),
+    "driver-not-ready": Text(
+        "probes",
+        "problem",
+        "The driver says that it is not ready",
+        "it starts, or it waits for what the sentence names: the kubelet, its hardware (which hangs, if no scan succeeds for long), or the API server; new pods with a "
+        "claim do not start on this node",
+        "if it is so for more than a minute, read its log, that of the container hardware, and the kernel log of the node (dmesg)",
+        "kubectl logs -n NAMESPACE POD --all-containers --tail 100",
+    ),
+    "devices-not-measured": Text(
+        "probes",
+        "warning",
+        "Devices have not been measured for a minute",
+        "their hardware hangs, or their backend fails; what is published and said of their health is as old",
+        "read the kernel log of the node (dmesg) and the log of the container hardware; a GPU that hangs for good needs a reset or a reboot "
+        "(docs/operations.md, DRADeviceNotMeasured)",
+        "kubectl logs -n NAMESPACE POD --all-containers --tail 100",
     ),
     "device-plugin-beside": Text(
         "device-plugins",

@@ -117,6 +117,18 @@ class KubeletOnHost(Struct, frozen=True):
     closed: tuple[str, ...] = ()
 
 
+class OwnWord(Struct, frozen=True):
+    """What a running driver says of itself at an HTTP address: the problems of /livez and of /readyz, and how old its measurements of each device
+    are, in seconds. `unanswered` says why it could not be asked; "" if it answered.
+    """
+
+    address: str
+    unanswered: str = ""
+    livez: tuple[str, ...] = ()
+    readyz: tuple[str, ...] = ()
+    sample_ages: Mapping[str, float] = field(default_factory=dict)
+
+
 class Space(Struct, frozen=True):
     """The file system of a folder: free bytes and files for everybody, all bytes, and whether it can be written."""
 

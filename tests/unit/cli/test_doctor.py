@@ -13,8 +13,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from dra_driver.cli.main import kubectl, main
+from dra_driver.daemon.http_endpoint import HttpEndpoint
 from dra_driver.model.cluster import FORMAT, FORMAT_VERSION
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
@@ -40,6 +42,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         host = Path(folder)
         monkeypatch.setenv("HOME", str(host))
+        monkeypatch.setenv("DRA_DRIVER_HTTP_ADDRESS", "")  # nothing of this machine is asked
         MockNode(host, machine.node(boards.A100_40, 2), layout=layouts.UBUNTU)
         kubelet = FakeKubelet(host / "var/lib/kubelet")
         (host / "sys/fs/cgroup").mkdir(parents=True)
@@ -377,6 +380,27 @@ def test_an_old_kubelet_is_served_by_the_device_plugin_api_unless_the_admin_want
         assert main(["doctor", *where, *words, "--path", "dra"]) == 1
         found = findings(capsys)
         assert {("problem", "kubelet-too-old"), ("warning", "no-devices-published")} < set(found)
+
+
+def test_what_the_running_driver_says_of_itself(
+    root: Path, doctor: Doctor, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = {"/livez": lambda: (), "/readyz": lambda: ("no scan has succeeded for 23 s",)}
+    served = HttpEndpoint(("127.0.0.1", 0), CollectorRegistry(), checks)
+    thread = Thread(target=served.serve)
+    thread.start()
+    assert doctor("--json", "--http-address", f"127.0.0.1:{served.port}") == 1
+    served.close()
+    thread.join()
+    said = findings(capsys)["problem", "driver-not-ready"]
+    assert said["found"] == "no scan has succeeded for 23 s"
+    closed = ["--json", "--http-address", f"127.0.0.1:{served.port}"]
+    doctor(*closed)
+    assert ("note", "probes-out-of-reach") in findings(capsys)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", str(root / "none"))
+    main(["doctor", *closed])
+    assert ("problem", "driver-silent") in findings(capsys)
 
 
 def test_from_outside_only_the_api_server_is_asked(

@@ -46,6 +46,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NODE_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/nonexistent")
+    monkeypatch.setenv("DRA_DRIVER_HTTP_ADDRESS", "")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, ExitStack() as stack:
         host = Path(folder)
         host.chmod(0o755)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dra_driver.doctor import kubelet
 from dra_driver.doctor.findings import Finding
-from dra_driver.model.host import KubeletConfig, KubeletOnHost, Place, PlaceKind
+from dra_driver.model.host import KubeletConfig, KubeletOnHost, OwnWord, Place, PlaceKind
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.testing.builders import a_ref
@@ -165,3 +165,37 @@ def test_cgroups() -> None:
     assert short(list(kubelet.judge_cgroups("/cg", "none"))) == [
         ("cgroups-blind", "warning", "/cg")
     ]
+
+
+WELL = OwnWord("127.0.0.1:9410", sample_ages={"gpu-0": 3.0})
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        (WELL, ("probes", "ok", "127.0.0.1:9410")),
+        (replace(WELL, livez=("a", "b")), ("driver-not-alive", "problem", "127.0.0.1:9410/livez")),
+        (replace(WELL, readyz=("a", "b")), ("driver-not-ready", "problem", "127.0.0.1:9410/readyz")),
+        (
+            replace(WELL, sample_ages={"gpu-1": 61.2, "gpu-0": 60.0}),
+            ("devices-not-measured", "warning", "127.0.0.1:9410"),
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_driver_says_of_itself(told: OwnWord, found: tuple[str, str, str]) -> None:
+    assert short(list(kubelet.judge_probes(told, in_pod=False))) == [found]
+
+
+def test_a_driver_says_all_that_is_wrong_and_in_its_words() -> None:
+    ill = replace(WELL, livez=("stuck",), readyz=("no scan", "no slices"), sample_ages={"g": 99.6})
+    said = [one.found for one in kubelet.judge_probes(ill, in_pod=True)]
+    assert said == ["stuck", "no scan; no slices", "g for 100 s"]
+
+
+@pytest.mark.parametrize(
+    ("in_pod", "found"),
+    [(True, ("driver-silent", "problem", "a:1")), (False, ("probes-out-of-reach", "note", "a:1"))],
+)
+def test_a_driver_that_cannot_be_asked(in_pod: bool, found: tuple[str, str, str]) -> None:
+    (one,) = kubelet.judge_probes(OwnWord("a:1", unanswered="refused"), in_pod=in_pod)
+    assert (short([one]), one.found) == ([found], "refused")
