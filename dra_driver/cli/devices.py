@@ -6,7 +6,8 @@ The command asks the kubelet on its pod-resources socket, if there is one. It ne
 
 import argparse
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 import msgspec
 from msgspec.structs import asdict
@@ -23,12 +24,14 @@ from dra_driver.cli.documents import (
 )
 from dra_driver.cli.settings import settings_from
 from dra_driver.config.settings import NodeSettings, Settings
-from dra_driver.daemon.offline import NodeFound, inspect_node
+from dra_driver.daemon.dependencies import STATE_FILE
+from dra_driver.daemon.offline import SLOW_SCAN_SECONDS, NodeFound, inspect_node
 from dra_driver.errors import DriverError
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.state import PreparedClaim
+from dra_driver.node.state import read_claims
 from dra_driver.planning.neighbours import Neighbour
 
 
@@ -71,7 +74,28 @@ def _looked(chosen: argparse.Namespace) -> tuple[Settings, NodeFound]:
         # On the node itself; most nodes are called as their host is. Nothing is published under this name.
         chosen.node_name = socket.gethostname().lower()
         settings = settings_from(chosen, options_of=options_of)
-    return settings, inspect_node(settings)
+    return settings, inspect_node(settings, partial(_tell_slow, settings))
+
+
+def _tell_slow(settings: Settings, backend: str) -> None:
+    """Say on standard error that the hardware does not answer, and what is known without it."""
+    render.error(
+        f"the scan of backend {backend} has not answered for {SLOW_SCAN_SECONDS:.0f} s: its hardware hangs, or is slow; read the kernel log of "
+        "the node (dmesg). The scan goes on; Ctrl-C ends it"
+    )
+    try:
+        held = tuple(_held(read_claims(settings.state_dir / STATE_FILE)))
+    except DriverError as error:
+        held = (str(error),)
+    for sentence in held or ("no claim that has ended holds devices",):
+        render.error(sentence)
+
+
+def _held(claims: Iterable[PreparedClaim]) -> Iterator[str]:
+    """Yield a sentence for each claim that has ended and holds its devices."""
+    for claim in claims:
+        if claim.held:
+            yield f"claim {claim.ref} ended at {claim.held.since}, and its devices are held: {claim.held.reason}"
 
 
 def _document(
@@ -103,13 +127,8 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
             render.line(
                 render.plain(f"{device.name} is not clean, and no claim has it: {device.not_clean}")
             )
-    for claim in found.claims:
-        if claim.held:
-            render.line(
-                render.plain(
-                    f"claim {claim.ref} ended at {claim.held.since}, and its devices are held: {claim.held.reason}"
-                )
-            )
+    for sentence in _held(found.claims):
+        render.line(render.plain(sentence))
     for neighbour in found.neighbours:
         render.line(f"device plugin on this node: {neighbour}, {_about(neighbour)}")
     for problem in found.problems:

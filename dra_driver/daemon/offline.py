@@ -5,10 +5,11 @@ They work beside a running driver, or without one. They serve no sockets, and th
 transaction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Timer
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -47,6 +48,9 @@ from dra_driver.planning.slices import plan_pool
 from dra_driver.planning.unprepare import still_used
 from dra_driver.services.cleanup import CleanupParts
 
+SLOW_SCAN_SECONDS = 10.0
+"""A scan of a node with eight GPUs takes a second or two."""
+
 
 class ConfirmedUnused(Struct, frozen=True):
     """A held claim whose devices an admin confirmed to be unused.
@@ -73,11 +77,14 @@ class NodeFound(Struct, frozen=True):
     failures: tuple[str, ...]
 
 
-def inspect_node(settings: Settings) -> NodeFound:
-    """Scan the devices once, read the state file, and ask the kubelet for device plugins. Changes nothing on the node."""
+def inspect_node(settings: Settings, slow: Callable[[str], None]) -> NodeFound:
+    """Scan the devices once, read the state file, and ask the kubelet for device plugins. Changes nothing on the node.
+
+    `slow` is called on a thread of its own, with the name of a backend whose scan has not answered for SLOW_SCAN_SECONDS. The scan goes on.
+    """
     loaded = make_backends(settings)
     with _closing(loaded):
-        inventory, failures = _scan(loaded)
+        inventory, failures = _scan(loaded, slow)
     resources = allocatable(settings.kubelet.pod_resources_socket)
     return NodeFound(
         inventory,
@@ -125,15 +132,20 @@ def _closing(loaded: Loaded) -> Iterator[None]:
                 close()
 
 
-def _scan(loaded: Loaded) -> tuple[Inventory, tuple[str, ...]]:
+def _scan(loaded: Loaded, slow: Callable[[str], None]) -> tuple[Inventory, tuple[str, ...]]:
     """Return the devices that the backends find, and the errors of those that fail. Raises DriverError if all of them fail."""
     found: dict[str, Inventory] = {}
     errors: list[DriverError] = []
     for name, backend in loaded.backends.items():
+        timer = Timer(SLOW_SCAN_SECONDS, slow, (name,))
+        timer.daemon = True
+        timer.start()
         try:
             found[name] = _scanned(name, backend)
         except DriverError as error:
             errors.append(error)
+        finally:
+            timer.cancel()
     if errors and not found:
         raise errors[0]
     return combine(found, {}), tuple(map(str, errors))

@@ -7,12 +7,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 from msgspec.structs import force_setattr, replace
 
 from dra_driver.backends.simulated import SimulatedBackend
+from dra_driver.cli import devices
 from dra_driver.cli.main import main
+from dra_driver.config.settings import Settings
+from dra_driver.daemon import offline
 from dra_driver.model.health import HEALTHY
 from dra_driver.model.ids import DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
@@ -121,6 +125,56 @@ def test_what_is_held_is_named_with_its_reason(
         "Started",
         {"reason": "the kubelet unprepared it", "since": "2027-01-15T08:00:00Z"},
     )
+
+
+def slow_to_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the scan end only after it was told that it is slow."""
+    whole, told = SimulatedBackend.scan, Event()
+    tell = devices._tell_slow
+
+    def tell_slow(settings: Settings, backend: str) -> None:
+        tell(settings, backend)
+        told.set()
+
+    def scan(self: SimulatedBackend) -> Inventory:
+        assert told.wait(60)
+        return whole(self)
+
+    monkeypatch.setattr(offline, "SLOW_SCAN_SECONDS", 0.01)
+    monkeypatch.setattr(devices, "_tell_slow", tell_slow)
+    monkeypatch.setattr(SimulatedBackend, "scan", scan)
+
+
+def test_a_scan_that_does_not_answer_is_told_with_what_is_held(
+    arguments: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow_to_scan(monkeypatch)
+    assert main([*arguments, "--json"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 2
+    first, second = said.err.splitlines()
+    assert first.startswith("dra-driver: the scan of backend simulated has not answered for 10 s: ")
+    assert second == "dra-driver: no claim that has ended holds devices"
+
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-1")
+    with (
+        closing(StateStore(tmp_path / "state" / "state.db", boot_id="boot-1")) as store,
+        store.transaction("releasing") as transaction,
+    ):
+        transaction.hold(a_ref("mine").uid, Held("a container runs", "2027-01-15T08:00:00Z"))
+    slow_to_scan(monkeypatch)
+    assert main(arguments) == 0
+    held = "ended at 2027-01-15T08:00:00Z, and its devices are held: a container runs"
+    assert capsys.readouterr().err.splitlines()[1] == (f"dra-driver: claim {a_ref('mine')} {held}")
+
+    (tmp_path / "state" / "state.db").write_text("no database" * 1000)
+    slow_to_scan(monkeypatch)
+    assert main(arguments) == 1
+    assert "state.db" in capsys.readouterr().err.splitlines()[1]
 
 
 def test_machines_get_a_document_for_each_device(
