@@ -156,7 +156,8 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
         "--bundle",
         default="",
         metavar="FILE",
-        help="write everything that was found to one file for a bug report, without secrets; `explain --from` and `--backend recorded` read it",
+        help="write everything that was found to one file for a bug report, without secrets; - for standard output, as through `kubectl exec`. "
+        "`explain --from` and `--backend recorded` read it",
     )
     parser.add_argument("--force", action="store_true", help="overwrite the file of --bundle")
     parser.add_argument(
