@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from dra_driver.cli.main import parser
+from hack.testbed.onenode import helm
 from tests.e2e import rendering
+from tests.e2e.discovery_server import pages, serving
 from tests.e2e.rendering import Object, of_kind
 
 pytestmark = pytest.mark.real
@@ -32,6 +34,17 @@ def test_it_is_off_by_default_and_where_there_are_no_claims_or_the_driver_is_rem
     assert own(render()) == []
     assert own(render("--kube-version", "1.30.14", values=ON)) == []
     assert own(render(values=f"{ON}\ncleanup: {{enabled: true}}")) == []
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_notes_say_that_it_has_no_effect_without_claims(tmp_path: Path, enabled: bool) -> None:
+    with serving(pages("1.31.14", [], {})) as url:
+        asking = ("--dry-run=server", "--disable-openapi-validation", "--kube-apiserver", url)
+        chosen = ("--set", f"pendingEvents.enabled={str(enabled).lower()}", "--namespace", "dra")
+        ended = helm.helm("install", "blue", str(helm.CHART), *asking, *chosen, home=tmp_path)
+    notes = ended.stdout.rpartition("NOTES:\n")[2]
+    assert "Is it running?" in notes, ended.stderr
+    assert ("pendingEvents.enabled has no effect" in notes) is enabled
 
 
 def test_it_reads_what_explain_reads_and_writes_events_only(render: Any) -> None:
