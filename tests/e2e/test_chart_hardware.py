@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who gets the privileged container, what is in it, and what does each platform change? By the real helm."""
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,22 @@ def test_a_platforms_nodes_are_known_by_its_labels_and_by_the_customary_ones(
         wanted = {"operator": "In", "values": [value]} if value else {"operator": "Exists"}
         assert label == {"key": key, **wanted}
         assert paused["key"] == DEPLOY
+
+
+@pytest.mark.parametrize("platform", ["generic", "talos", "gke"])
+def test_the_affinity_of_the_page_takes_the_driver_off_a_node_on_every_platform(
+    render: Any, platform: str
+) -> None:
+    page = (helm.CHART.parents[1] / "docs" / "operations.md").read_text()
+    (given,) = re.findall(r"--set-json '(affinity=[^']*)'", page)
+    label, value = re.findall(r"kubectl label node NODE (example\S+)=(\S+)\n", page)[0]
+    without = pod(render(values=f"platform: {platform}")).get("affinity", {})
+    # The label of NVIDIA's operator counts only where the chart chooses nodes, as the page says.
+    assert (DEPLOY in str(without)) is ("nodeLabels" in PLATFORMS[platform])
+    affinity = pod(render("--set-json", given, values=f"platform: {platform}"))["affinity"]
+    needed = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    off = {"key": label, "operator": "NotIn", "values": [value]}
+    assert needed == {"nodeSelectorTerms": [{"matchExpressions": [off]}]}
 
 
 def test_nvidias_operator_takes_the_driver_off_a_node_by_its_label(render: Any) -> None:
