@@ -17,6 +17,8 @@ MOST_TEXT = 2000
 """Of a text from outside, this much is shown: a finding is for reading."""
 NO_NODE = "perhaps-no-node"
 """The finding that comes first: the others are read in another way then."""
+NOT_ASKED = "probes-out-of-reach"
+"""The note that the driver's probes were not looked at, which is the usual case outside of its pod."""
 ORDER: tuple[Severity, ...] = ("problem", "warning", "unknown", "note", "ok")
 
 
@@ -48,7 +50,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def exit_code(self) -> int:
         """What the findings mean for a script."""
-        found = {one.severity for one in self.findings}
+        found = {one.severity for one in self.findings if one.id != NOT_ASKED}
         if "problem" in found:
             return NOT_DONE
         if found == {"unknown"}:

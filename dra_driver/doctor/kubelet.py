@@ -3,7 +3,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from dra_driver.doctor.findings import NO_NODE, Finding, finding, fine, unknown
+from dra_driver.doctor.findings import NO_NODE, NOT_ASKED, Finding, finding, fine, unknown
 from dra_driver.model.host import KubeletConfig, KubeletOnHost, OwnWord, Place, PlaceKind
 from dra_driver.model.state import Phase, PreparedClaim, Unknown
 from dra_driver.planning.neighbours import vendor_of
@@ -78,7 +78,7 @@ def judge_driver(host: KubeletOnHost, at_work: Sequence[str]) -> Iterator[Findin
 def judge_probes(told: OwnWord, *, in_pod: bool) -> Iterator[Finding]:
     """Yield what the running driver says of itself. `in_pod`: this process is in the driver's own pod, so the driver must answer."""
     if told.unanswered:
-        name = "driver-silent" if in_pod else "probes-out-of-reach"
+        name = "driver-silent" if in_pod else NOT_ASKED
         yield finding(name, told.address, told.unanswered)
         return
     if told.livez:

@@ -389,9 +389,10 @@ def test_what_the_running_driver_says_of_itself(
     served = HttpEndpoint(("127.0.0.1", 0), CollectorRegistry(), checks)
     thread = Thread(target=served.serve)
     thread.start()
-    assert doctor("--json", "--http-address", f"127.0.0.1:{served.port}") == 1
+    code = doctor("--json", "--http-address", f"127.0.0.1:{served.port}")
     served.close()
     thread.join()
+    assert code == 1
     said = findings(capsys)["problem", "driver-not-ready"]
     assert said["found"] == "no scan has succeeded for 23 s"
     closed = ["--json", "--http-address", f"127.0.0.1:{served.port}"]

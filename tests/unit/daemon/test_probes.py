@@ -27,9 +27,11 @@ def driver(readyz: tuple[str, ...] = ()) -> Iterator[int]:
     served = HttpEndpoint(("127.0.0.1", 0), registry, checks)
     thread = Thread(target=served.serve)
     thread.start()
-    yield served.port
-    served.close()
-    thread.join()
+    try:
+        yield served.port
+    finally:
+        served.close()
+        thread.join()
 
 
 def test_a_driver_that_is_well() -> None:

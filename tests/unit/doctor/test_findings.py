@@ -21,6 +21,7 @@ from dra_driver.doctor.findings import (
 PROBLEM = finding("device-file-is-directory", "/dev/nvidia0", "a directory", path="/dev/nvidia0")
 WARNING = finding("disk-nearly-full", "/x", "3 MiB free", path="/x")
 NOTE = finding("imex-on-host", "process 7", "it runs")
+NOT_ASKED = finding("probes-out-of-reach", "127.0.0.1:9410", "refused")
 UNKNOWN = unknown("cgroups", "/sys/fs/cgroup", "forbidden")
 OK = fine("disk", "/x", "much")
 ALL = (OK, NOTE, UNKNOWN, WARNING, PROBLEM)
@@ -84,6 +85,8 @@ def test_they_are_counted() -> None:
         ((OK, WARNING), 3),
         ((OK, UNKNOWN), 3),
         ((UNKNOWN,), 2),
+        ((UNKNOWN, NOT_ASKED), 2),
+        ((OK, NOT_ASKED), 0),
         ((UNKNOWN, PROBLEM), 1),
     ],
 )
