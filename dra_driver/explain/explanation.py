@@ -35,6 +35,7 @@ from dra_driver.explain.tried_changes import TriedChanges
 from dra_driver.explain.verdict import (
     AdminAccessNotAllowed,
     ConstraintConflict,
+    BindingConditionsPending,
     CouldNotTell,
     Fits,
     OtherCondition,
@@ -184,7 +185,8 @@ class Explanation:
 def _allowed(changes: Iterable[Change], claims: Iterable[ClaimFacts]) -> Iterator[Change]:
     """Yield the changes with what the API server needs besides; none if the pod could not use one of the claims after them."""
     problems = [one for claim in claims for one in claim.problems]
-    others = [one for one in problems if not isinstance(one, CouldNotTell | TooManyDevices)]
+    passing = CouldNotTell | TooManyDevices | BindingConditionsPending
+    others = [one for one in problems if not isinstance(one, passing)]
     unlabeled = [one for one in others if isinstance(one, AdminAccessNotAllowed)]
     if len(unlabeled) < len(others):
         return
