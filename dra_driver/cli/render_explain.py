@@ -45,6 +45,7 @@ class _Place(NamedTuple):
 
     name: str
     is_node: bool = False
+    of_scheduler: bool = False  # the claim is one that the scheduler writes
 
 
 def document(report: Report) -> object:
@@ -162,10 +163,12 @@ class _Writer:
     def _fixes(self, report: Report) -> Iterator[str]:
         if report.exit_code == 0:
             return
+        own = {claim.name for claim in report.claims}
         advice: dict[str, dict[_Place, None]] = {}
         for reason, place in _to_act_on(report):
             named = about(reason, "")
-            advice.setdefault(fix(reason), {})[_Place(named) if named else place] = None
+            words = fix(reason, own=own, of_scheduler=place.of_scheduler)
+            advice.setdefault(words, {})[_Place(named) if named else place] = None
         if advice:
             yield ""
             yield self._heading("What to do")
@@ -218,13 +221,16 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
     """
     of_claims = list(_of_claims(report))
     yield from of_claims
+    of_scheduler = _is_of_scheduler(report)
     for node in report.nodes:
         reasons = node.pod
         if node.devices:
             needed = report.exit_code == 1 and not (of_claims or report.changes)
             reasons = node.devices if needed else ()
         yield from (
-            (reason, _Place(name, is_node=True)) for reason in reasons for name in node.nodes
+            (reason, _Place(name, is_node=True, of_scheduler=of_scheduler))
+            for reason in reasons
+            for name in node.nodes
         )
 
 
@@ -232,9 +238,11 @@ def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
     """Yield the verdicts of claims, requests and the pod. If the report has a change that makes everything fit, omit requests."""
     several = sum(len(claim.requests) for claim in report.claims) > 1
     for claim in report.claims:
-        yield from ((reason, _Place(f"claim {claim.name}")) for reason in claim.verdicts)
+        whole = _Place(f"claim {claim.name}", of_scheduler=claim.of_scheduler)
+        yield from ((reason, whole) for reason in claim.verdicts)
         for request in () if report.changes else claim.requests:
-            place = _Place(f"request {request.name} of claim {claim.name}")
+            name = f"request {request.name} of claim {claim.name}"
+            place = _Place(name, of_scheduler=claim.of_scheduler)
             missed = request.nearest.reasons if request.nearest else ()
             # With several requests, it would not be enough to free the one device that a claim uses. So the report does not advise it.
             if several:
@@ -243,4 +251,9 @@ def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
     solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)
     for reason in report.verdicts:
         if not isinstance(reason, solved):
-            yield reason, _Place(report.subject)
+            yield reason, _Place(report.subject, of_scheduler=_is_of_scheduler(report))
+
+
+def _is_of_scheduler(report: Report) -> bool:
+    """Return whether the scheduler writes every claim of the report. A node's reason does not name its claim."""
+    return bool(report.claims) and all(claim.of_scheduler for claim in report.claims)

@@ -45,7 +45,7 @@ class ClaimRequest(Struct, frozen=True, eq=False):
     def place(self) -> str:
         """The request and its claim, as the report names them. The claim for extended resources has no name that a user knows."""
         metadata = self.claim.metadata
-        if EXTENDED_RESOURCE_CLAIM not in (metadata.annotations or {}):
+        if not is_of_scheduler(self.claim):
             return f"request {self.name} of claim {full_name(metadata)}"
         pods = (f"{metadata.namespace}/{one.name}" for one in metadata.owner_references or ())
         return f"request {self.name} for the extended resources of pod {', '.join(pods)}"
@@ -76,6 +76,11 @@ class ClaimRequest(Struct, frozen=True, eq=False):
             amounts = (f"{name} {quantity}" for name, quantity in capacity.items())
             text += f" with {', '.join(amounts)}"
         return text + (", admin access" if self.admin_access else "")
+
+
+def is_of_scheduler(claim: ResourceClaim) -> bool:
+    """Return whether the scheduler writes the claim, for the extended resources of a pod: nobody can edit such a claim."""
+    return EXTENDED_RESOURCE_CLAIM in (claim.metadata.annotations or {})
 
 
 def requests_in(claim: ResourceClaim) -> Iterator[ClaimRequest]:

@@ -16,12 +16,10 @@ from dra_driver.cel.reasons.conditions import shown
 from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.claim_request import requests_in, with_devices
 from dra_driver.explain.verdict import ConstraintConflict
+from dra_driver.explain.verdicts.request import ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 
 SHOWN_VALUES = 8
-_TOO_FEW = "the devices that would do are too few for all of them, or share counters or capacity"
-_SHARED = "each of the devices can be had alone, but they share counters or capacity"
-_ONCE = "one request gets a device that can be shared only once: write a request for each share"
 Fits = Callable[[Sequence[ResourceClaim]], bool]
 
 
@@ -117,7 +115,7 @@ def as_verdict(
             words.append(prefix + constraint_text(constraint))
             details.append(_values(constraint, devices))
     if not details:
-        details = [_TOO_FEW if len(words) > 1 else _why_not_alone(claims, parts[0], devices)]
+        details = [TOO_FEW if len(words) > 1 else _why_not_alone(claims, parts[0], devices)]
     return ConstraintConflict(tuple(words), "; ".join(details))
 
 
@@ -127,7 +125,7 @@ def _why_not_alone(
     """Return why one request does not get as many devices as it asks for, although each of `devices` can be had."""
     asked = (one for one in requests_in(claims[part.claim]) if one.indices[0] == part.index)
     shared = any(one.device.allow_multiple_allocations for one in devices)
-    return _ONCE if shared and all(one.body.count > len(devices) for one in asked) else _SHARED
+    return ONLY_ONCE if shared and all(one.body.count > len(devices) for one in asked) else SHARED
 
 
 def constraint_text(constraint: DeviceConstraint) -> str:

@@ -5,7 +5,7 @@ Correcting a name costs nobody anything. Ending a claim that nobody uses costs l
 started again. Another node costs money. But a request that asks for something else gets something else: that comes last.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from dra_driver.explain.verdict import (
@@ -43,11 +43,14 @@ COSTS: dict[Kind, int] = {
 }
 
 
-def cost_of(reason: Verdict) -> int:
-    """Return what it costs to remove a reason against a device, other than a false selector."""
+def cost_of(reason: Verdict, own: Collection[str] = ()) -> int:
+    """Return what it costs to remove a reason against a device, other than a false selector.
+
+    `own` are the claims that the pod itself needs: it gains nothing if one of them ends.
+    """
     match reason:
         case HeldByClaim():
-            return _cost_of_end(reason)
+            return NEVER if reason.claim in own else _cost_of_end(reason)
         case CountersUsedUp() if reason.claims:
             return END * len(reason.claims)
         case CapacityConsumed():

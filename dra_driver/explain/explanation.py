@@ -15,6 +15,7 @@ from functools import cached_property
 import msgspec
 from msgspec import Struct
 
+from dra_driver.explain.claim_request import is_of_scheduler
 from dra_driver.explain.conflict import constraint_text
 from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
 from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
@@ -34,6 +35,7 @@ from dra_driver.explain.summary import after, outcome_of, summary
 from dra_driver.explain.tried_changes import TriedChanges
 from dra_driver.explain.verdict import (
     AdminAccessNotAllowed,
+    BindingConditionsPending,
     ConstraintConflict,
     CouldNotTell,
     Fits,
@@ -83,7 +85,8 @@ class Explanation:
     def _requests(self) -> list[RequestExplained]:
         facts = self.facts
         return [
-            RequestExplained(facts.fleet, one, facts.nodes, facts.stop) for one in facts.requests
+            RequestExplained(facts.fleet, one, facts.nodes, facts.stop, facts.own_allocated)
+            for one in facts.requests
         ]
 
     @cached_property
@@ -184,7 +187,8 @@ class Explanation:
 def _allowed(changes: Iterable[Change], claims: Iterable[ClaimFacts]) -> Iterator[Change]:
     """Yield the changes with what the API server needs besides; none if the pod could not use one of the claims after them."""
     problems = [one for claim in claims for one in claim.problems]
-    others = [one for one in problems if not isinstance(one, CouldNotTell | TooManyDevices)]
+    passing = CouldNotTell | TooManyDevices | BindingConditionsPending
+    others = [one for one in problems if not isinstance(one, passing)]
     unlabeled = [one for one in others if isinstance(one, AdminAccessNotAllowed)]
     if len(unlabeled) < len(others):
         return
@@ -217,6 +221,7 @@ def _claim_report(claim: ClaimFacts, requests: RequestsExplained, holders: Holde
         if spec
         else (),
         requests=requests.reports(spec) if spec else (),
+        of_scheduler=wanted.claim is not None and is_of_scheduler(wanted.claim),
     )
 
 

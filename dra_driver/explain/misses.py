@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far is a device from a request? All reasons against it, weighed by what it costs to remove them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,19 +17,21 @@ from dra_driver.explain.verdict import CapacityTooSmall, SelectorFalse, Verdict
 class Miss(Struct, frozen=True, eq=False):
     """A device and all reasons against it.
 
-    `parts` are the false conditions of the selectors. `foreign`: the selectors ask for another driver.
+    `parts` are the false conditions of the selectors. `foreign`: the selectors ask for another driver. `own` are the claims of the
+    pod that have their devices already.
     """
 
     device: SliceDevice
     reasons: tuple[Verdict, ...]
     parts: tuple[tuple[RequestSelector, FalseCondition], ...]
     foreign: bool
+    own: Collection[str] = ()
 
     @property
     def cost(self) -> int:
         """What it costs to remove all reasons."""
         parts = sum(_cost_of_part(selector, part) for selector, part in self.parts)
-        return parts + sum(cost_of(one) for one in self.others)
+        return parts + sum(cost_of(one, self.own) for one in self.others)
 
     @property
     def others(self) -> Sequence[Verdict]:
@@ -50,7 +52,8 @@ class Miss(Struct, frozen=True, eq=False):
 def missed(explained: RequestExplained, device: SliceDevice) -> Miss:
     """Return the device with all reasons against it for this request."""
     parts = explained.answers.judged(device).parts
-    return Miss(device, explained.reasons(device), parts, explained.answers.foreign(device))
+    foreign = explained.answers.foreign(device)
+    return Miss(device, explained.reasons(device), parts, foreign, explained.own)
 
 
 def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
@@ -70,7 +73,7 @@ def nearest(
     for kind in explained.kinds(devices):
         # Devices with the same false conditions and equally costly other reasons have the same distance. A large fleet has few of
         # these, and the first device of each is enough.
-        key = (id(kind.judgement), *map(cost_of, kind.others))
+        key = (id(kind.judgement), *(cost_of(one, explained.own) for one in kind.others))
         if key in seen:
             continue
         seen.add(key)

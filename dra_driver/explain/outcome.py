@@ -80,6 +80,7 @@ class ClaimReport(_Part, frozen=True):
     """One claim. If it does not exist yet, `origin` says what it is made from.
 
     `constraints` are those that its devices must meet. `allocated` are the devices that it already has, and `usedBy` the pods that it is reserved for and that may still run.
+    `ofScheduler`: the scheduler writes the claim, for extended resources, so nobody can edit it.
     """
 
     name: str
@@ -89,6 +90,7 @@ class ClaimReport(_Part, frozen=True):
     used_by: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     requests: tuple[RequestReport, ...] = ()
+    of_scheduler: bool = False
 
 
 class NodeGroup(_Part, frozen=True):

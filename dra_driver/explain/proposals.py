@@ -6,7 +6,7 @@ relax a condition until the device meets it, tolerate a taint, ask for less capa
 that does not work is in no proposal.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct, field
@@ -18,7 +18,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import never
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with
+from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with, is_of_scheduler
 from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest
 from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.fleet import Fleet
@@ -54,7 +54,7 @@ class Proposal(Struct, frozen=True, eq=False):
     """A change of one request, of its class, or of both. `what` is its text, without the claims in `ended`.
 
     `claim` is the changed claim and `classes` are the changed classes; `ended` are the other claims ("namespace/name") that would
-    have to be deleted. `kind` and `cost` are those of the changes in `what`; None and 0 if there are none.
+    have to be deleted; `tried_changes` leaves out those that the pod itself needs. `kind` and `cost` are those of the changes in `what`; None and 0 if there are none.
     """
 
     what: str
@@ -91,6 +91,13 @@ class Candidate(Struct, frozen=True, eq=False):
             ended=tuple(dict.fromkeys((*self.ended, *one.ended))),
             classes={**one.classes, **self.classes},
         )
+
+    def sparing(self, own: Collection[str]) -> "Candidate":
+        """Return this without the end of claims that the subject itself needs.
+
+        A trial would not see that need: it allocates only those claims of the subject that have no devices.
+        """
+        return replace(self, ended=tuple(one for one in self.ended if one not in own))
 
 
 class Edit(Struct, frozen=True, eq=False):
@@ -187,7 +194,10 @@ def rewritten(
     if own:
         body = msgspec.structs.replace(body, selectors=selectors.own(body.selectors))
     words = [*own, *(one.words for one in edits)]
-    texts = [f"{request.place}: {'; '.join(words)}"] if words else []
+    instead = (
+        "write a ResourceClaim in their place, and there " if is_of_scheduler(request.claim) else ""
+    )
+    texts = [f"{request.place}: {instead}{'; '.join(words)}"] if words else []
     classes: dict[str, DeviceClass] = {}
     if of_class:
         name = request.body.device_class_name

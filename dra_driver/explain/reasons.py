@@ -5,7 +5,7 @@ The search stops at the first reason against a device, and at the first device t
 devices: it groups devices by their reason, and the device with the fewest reasons shows what to change.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -40,14 +40,21 @@ class DeviceKind(Struct):
 class RequestExplained:
     """One request and every device of the cluster.
 
-    `problems` are reasons that hold for every device (class missing, gate off, CEL does not compile).
+    `problems` are reasons that hold for every device (class missing, gate off, CEL does not compile). `own` are the claims
+    ("namespace/name") of the same pod that have their devices already.
     """
 
     def __init__(
-        self, fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes, stop: Check = never
+        self,
+        fleet: Fleet,
+        request: ClaimRequest,
+        nodes: DeviceNodes,
+        stop: Check = never,
+        own: Collection[str] = (),
     ) -> None:
         self.request = request
         self.fleet = fleet
+        self.own = own
         self.may_be_none = request.all_devices and fleet.rules.all_may_be_none
         """Whether the request is served although no device matches it."""
         self.answers = answers_for(fleet, request, stop)

@@ -4,12 +4,13 @@
 The table in docs/pending.md is generated from these rows, and `dra-driver explain` quotes the fix.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
 from dra_driver.explain import verdict
-from dra_driver.explain.verdicts.claim import NOT_MADE_YET
+from dra_driver.explain.verdicts.claim import NOT_MADE_YET, OF_ANOTHER_POD
+from dra_driver.explain.verdicts.request import ALL_AT_ONCE, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 
 
@@ -207,44 +208,70 @@ ROWS: Mapping[type, Row] = {
 
 POD_OVER = "the scheduler does not place this pod any more"
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
-_CAUSES = {
-    "forbidden": "give the right that is named there (`get` and `list`)",
-    "malformed": "correct the object that is named there",
-    "timeout": "give the search more time (`--timeout`)",
+_OWN = "the pod needs this claim as well, so it stays: free other devices where the claim has its own, or ask for fewer"
+_COUNT_AT_ONCE = (
+    "ask for a count that can be had at once, or for devices that do not share counters or capacity"
+)
+_BY_WORDS: Mapping[type, Mapping[str, str]] = {
+    verdict.OtherCondition: {
+        NO_NODES.condition: "add a node",
+        POD_OVER: "create the pod anew; a Deployment or a Job does that by itself",
+    },
+    verdict.CouldNotTell: {
+        "forbidden": "give the right that is named there (`get` and `list`)",
+        "malformed": "correct the object that is named there",
+        "timeout": "give the search more time (`--timeout`)",
+    },
+    verdict.ClaimMissing: {
+        NOT_MADE_YET: "wait a moment; if the claim is still not made, `kubectl describe pod` shows in the pod's events why not, or the "
+        "controller (kube-controller-manager) does not run",
+        OF_ANOTHER_POD: "delete this claim (`kubectl delete resourceclaim`), and the controller makes one for this pod",
+    },
+    verdict.ConstraintConflict: {
+        TOO_FEW: "drop one of the requests named there, ask for fewer devices, or add nodes that have more",
+        SHARED: _COUNT_AT_ONCE,
+        ONLY_ONCE: "write a request for each share",
+    },
+    verdict.AllUnsatisfied: {ALL_AT_ONCE: _COUNT_AT_ONCE},
 }
-"""What to do about CouldNotTell, by its `cause`."""
+"""What to do about a reason with these words in its `condition`, `cause` or `detail`, where its row would not be right."""
+_FOR_EXTENDED: Mapping[type, str] = {
+    verdict.Tainted: "repair what the taint says, remove the DeviceTaintRule, or write a ResourceClaim in place of the extended "
+    "resource: only its requests can tolerate a device's taint",
+    verdict.TooManyDevices: "write several ResourceClaims in place of the extended resource, or ask for fewer",
+    verdict.CapacityConsumed: "wait until one of the claims named there ends, or write a ResourceClaim in place of the extended "
+    "resource: only its requests can ask for less",
+}
+"""What to do if the claim is the one that the scheduler writes for extended resources."""
 
 
-def fix(reason: verdict.Verdict) -> str:
-    """Return what to do about the reason."""
-    if reason == NO_NODES:
-        return "add a node"
+def fix(reason: verdict.Verdict, *, own: Collection[str] = (), of_scheduler: bool = False) -> str:
+    """Return what to do about the reason.
+
+    `own` are the claims that the subject itself needs. `of_scheduler`: the reason is about a claim that the scheduler writes for
+    extended resources, so nobody can edit it.
+    """
+    if isinstance(reason, verdict.HeldByClaim) and reason.claim in own:
+        return _OWN
+    extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
+    return _by_fields(reason) or extended or ROWS[type(reason)].fix
+
+
+def _by_fields(reason: verdict.Verdict) -> str:
+    """Return what to do if the fields of the reason tell a special case; "" for all other cases."""
     match reason:
-        case verdict.OtherCondition(condition=condition) if condition == POD_OVER:
-            return "create the pod anew; a Deployment or a Job does that by itself"
         case (
-            verdict.ClassMissing()
-            | verdict.ClaimMissing()
-            | verdict.SelectorNeverMatches()
-            | verdict.AdminAccessNotAllowed()
+            verdict.OtherCondition(condition=words)
+            | verdict.CouldNotTell(cause=words)
+            | verdict.ClaimMissing(detail=words)
+            | verdict.ConstraintConflict(detail=words)
+            | verdict.AllUnsatisfied(detail=words)
         ):
-            return _by_fields(reason)
-        case verdict.Tainted(rule="") if reason.is_broken:
-            return "repair what the taint says, or add nodes; a pod on this device would fail"
-        case verdict.CouldNotTell(cause=cause) if cause in _CAUSES:
-            return _CAUSES[cause]
-    return ROWS[type(reason)].fix
-
-
-def _by_fields(
-    reason: verdict.ClassMissing
-    | verdict.ClaimMissing
-    | verdict.SelectorNeverMatches
-    | verdict.AdminAccessNotAllowed,
-) -> str:
-    match reason:
+            return _BY_WORDS[type(reason)].get(words, "")
         case verdict.AdminAccessNotAllowed(label=label):
             return _labels(label)
+        case verdict.Tainted(rule="") if reason.is_broken:
+            return "repair what the taint says, or add nodes; a pod on this device would fail"
         case verdict.SelectorNeverMatches(nodes=(_, *_)):
             return (
                 "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "
@@ -255,12 +282,7 @@ def _by_fields(
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
                 "(`kubectl get deviceclasses`), or install a device plugin that offers it"
             )
-        case verdict.ClaimMissing(detail=detail) if detail == NOT_MADE_YET:
-            return (
-                "wait a moment; if the claim is still not made, `kubectl describe pod` shows in the pod's events why not, or the "
-                "controller (kube-controller-manager) does not run"
-            )
-    return ROWS[type(reason)].fix
+    return ""
 
 
 def about(reason: verdict.Verdict, place: str) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.explain.facts.claim_state import MOST_CONSUMERS, is_allocated
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.nodes import NodesExplained
@@ -29,10 +30,11 @@ from dra_driver.model.cluster import ClusterState
 
 
 class Placed(Struct, frozen=True):
-    """A pod with its node, and the claims that were allocated for it."""
+    """A pod with its node, the claims that were allocated for it, and those that had their devices already (`joined`)."""
 
     pod: Pod
     claims: tuple[ResourceClaim, ...]
+    joined: tuple[ResourceClaim, ...] = ()
 
 
 class Replicas(Struct, frozen=True):
@@ -95,6 +97,12 @@ class _Filling:
         fleet = facts.fleet
         self._allocator = fleet.allocator_without(ended, {})
         self._held = fleet.held_without(ended)
+        joined = (one.claim for one in facts.subject.wanted if one.claim)
+        self._joined = tuple(  # a pod may name a claim twice
+            {_key(one.metadata): one for one in joined if is_allocated(one)}.values()
+        )
+        users = (len(claim.status.reserved_for or ()) for claim in self._joined)
+        self._most = min((MOST_CONSUMERS - count for count in users), default=replicas.count)
         self._pods: dict[str, list[Pod]] = {}
         for pod in fleet.state.pods:
             self._pods.setdefault(pod.spec.node_name, []).append(pod)
@@ -104,7 +112,7 @@ class _Filling:
         """Place as many of the next pods as the node takes, but at most `most`."""
         there = self._pods.setdefault(node.metadata.name, [])
         claims = self._facts.on[node.metadata.name].claims
-        for _ in range(most):
+        for _ in range(min(most, self._most - len(self.placed))):
             pod = self._replicas.at(len(self.placed))
             if self._facts.stop() or self._facts.pod_filters(pod, UsedResources(there)).reasons(
                 node
@@ -117,7 +125,7 @@ class _Filling:
             results = (result.results if result else None) or ()
             bound = running(pod, node)
             given_to = tuple(given(*one, bound) for one in zip(claims, results, strict=True))
-            self._take(Placed(bound, given_to))
+            self._take(Placed(bound, given_to, self._joined))
 
     def _take(self, placed: Placed) -> None:
         self._pods[placed.pod.spec.node_name].append(placed.pod)
@@ -138,8 +146,7 @@ def running(pod: Pod, node: Node) -> Pod:
 
 def given(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceClaim:
     """Return the claim with its allocation. A claim made from a template gets the name of the claim for this pod."""
-    users = [ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name)]
-    status = msgspec.structs.replace(claim.status, allocation=result, reserved_for=users)
+    status = msgspec.structs.replace(claim.status, allocation=result, reserved_for=[_user(pod)])
     metadata = claim.metadata
     owner = next((one for one in metadata.owner_references or () if one.controller), None)
     if owner is not None and owner.name != pod.metadata.name:
@@ -156,11 +163,38 @@ def served(state: ClusterState, batch: Sequence[Placed]) -> ClusterState:
     ours = {_key(one.pod.metadata) for one in batch}
     pods = [one for one in state.pods if _key(one.metadata) not in ours]
     allocated = {_key(claim.metadata): claim for one in batch for claim in one.claims}
+    allocated |= _joined(batch)
     claims = [allocated.pop(_key(claim.metadata), claim) for claim in state.resource_claims]
     return msgspec.structs.replace(
         state,
         pods=(*pods, *(one.pod for one in batch)),
         resource_claims=(*claims, *allocated.values()),
+    )
+
+
+def _joined(batch: Sequence[Placed]) -> dict[tuple[str, str, str], ResourceClaim]:
+    """Return the claims that had their devices before, with these pods as further users: a claim has MOST_CONSUMERS at most."""
+    before: dict[tuple[str, str, str], ResourceClaim] = {}
+    users: dict[tuple[str, str, str], list[ResourceClaimConsumerReference]] = {}
+    for one in batch:
+        for claim in one.joined:
+            before[_key(claim.metadata)] = claim
+            users.setdefault(_key(claim.metadata), []).append(_user(one.pod))
+    return {key: _with_users(claim, users[key]) for key, claim in before.items()}
+
+
+def _with_users(
+    claim: ResourceClaim, more: Sequence[ResourceClaimConsumerReference]
+) -> ResourceClaim:
+    users = [*(claim.status.reserved_for or ()), *more]
+    return msgspec.structs.replace(
+        claim, status=msgspec.structs.replace(claim.status, reserved_for=users)
+    )
+
+
+def _user(pod: Pod) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(
+        resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
     )
 
 

@@ -28,6 +28,7 @@ from dra_driver.explain.verdict import (
     Tainted,
     Verdict,
 )
+from dra_driver.explain.verdicts.request import ALL_AT_ONCE
 from dra_driver.model.api.resource_claim import ResourceClaim
 
 EXAMPLES = 5
@@ -211,7 +212,7 @@ def _why_not_all(groups: Sequence[ReasonGroup]) -> str:
             f"all matching devices of a node are asked for; of {matching} in the cluster "
             f"{sum(len(one.devices) for one in others)} cannot be had, for example: {others[0].reason}"
         )
-    return "all matching devices of a node are asked for, and they cannot be had at once"
+    return ALL_AT_ONCE
 
 
 def _device_group(group: ReasonGroup, explained: RequestExplained) -> DeviceGroup:

@@ -7,6 +7,7 @@ from dra_driver.explain.facts.claim_problems import ClaimFacts
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Outcome
 from dra_driver.explain.verdict import (
+    BindingConditionsPending,
     ClaimAllocatedElsewhere,
     CouldNotTell,
     SchedulingGated,
@@ -33,7 +34,7 @@ def outcome_of(
     problems = [reason for claim in claims for reason in claim.problems]
     of_claims = any(isinstance(one, CouldNotTell) for one in problems)
     unknown = of_claims or any(isinstance(one, CouldNotTell) for one in verdicts)
-    if not all(isinstance(one, CouldNotTell) for one in problems):
+    if _refusals(claims):
         return "devices do not fit"
     if unknown and (nodes.cancelled or of_claims or allocating):
         return "could not tell"
@@ -43,7 +44,7 @@ def outcome_of(
         return "devices do not fit"
     gated = any(isinstance(one, SchedulingGated) for one in verdicts)
     late = any(claim.wanted.not_made_yet for claim in claims)
-    if gated or late or not nodes.some_take_the_pod:
+    if gated or late or _binding(claims) or not nodes.some_take_the_pod:
         return "devices fit, something else is in the way"
     return "could not tell" if unknown else "devices fit"
 
@@ -65,6 +66,9 @@ def summary(
     if pod and not nodes.some_take_the_pod:
         which = f"on {nodes.fitting:,} of {nodes.count:,} nodes, and none of these takes the pod"
         return f"the devices fit {which}" if claims else f"the pod asks for no devices; {_NO_NODE}"
+    binding = _binding(claims)
+    if binding:
+        return f"{_fitting(nodes, asks=True)}, but {binding[0]}"
     return f"{_fitting(nodes, asks=bool(claims))}, something else holds the {'pod' if pod else 'claim'}"
 
 
@@ -87,17 +91,28 @@ def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
 
 def _refused(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
     """Return why claims cannot be used, although the claims without devices would get some."""
-    reasons = [
-        (claim.wanted.name, one)
-        for claim in claims
-        for one in claim.problems
-        if not isinstance(one, CouldNotTell)
-    ]
+    reasons = _refusals(claims)
     if not reasons:
         return f"{nodes.allocated_elsewhere}, where the pod cannot run"
     name, reason = reasons[0]
     what = reason.predicate if isinstance(reason, OfClaim) else reason
     return f"claim {name} cannot be used: {what}"
+
+
+def _refusals(claims: Sequence[ClaimFacts]) -> list[tuple[str, Verdict]]:
+    """Return the certain reasons why claims cannot be used, each with its claim. A claim that waits for its binding has devices."""
+    return [
+        (claim.wanted.name, one)
+        for claim in claims
+        for one in claim.problems
+        if not isinstance(one, CouldNotTell | BindingConditionsPending)
+    ]
+
+
+def _binding(claims: Sequence[ClaimFacts]) -> list[BindingConditionsPending]:
+    """Return for which claims the scheduler waits until a controller has prepared the devices."""
+    problems = (one for claim in claims for one in claim.problems)
+    return [one for one in problems if isinstance(one, BindingConditionsPending)]
 
 
 def _fitting(nodes: NodesExplained, *, asks: bool) -> str:

@@ -188,11 +188,11 @@ class TriedChanges:
         if any(one.request.claim.spec.devices.constraints for one in requests):
             together += everything_ended(requests, self._places)
         seen: dict[object, Candidate] = {}
-        for candidate in (*single, *together):
+        for candidate in (one.sparing(self._facts.own_allocated) for one in (*single, *together)):
             key = (candidate.what, frozenset(candidate.ended))
             if key not in seen or candidate.cost < seen[key].cost:
                 seen[key] = candidate
-        return list(seen.values())
+        return [one for one in seen.values() if one.what or one.ended]
 
     def _holders(self, candidate: Candidate) -> list[HeldByClaim]:
         return [self._fleet.holders.named(name) for name in candidate.ended]

@@ -340,6 +340,7 @@ CLAIMS = (
         verdict.BindingConditionsPending,
         given=gpus(BOUND),
         says=WAITS,
+        exit_code=OTHER,
         before=FITS,
         only_after=True,
     ),

@@ -20,6 +20,7 @@ from dra_driver.explain.verdict import (
     ClaimReservedForOthers,
     Verdict,
 )
+from dra_driver.explain.verdicts.claim import OF_ANOTHER_POD
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import Condition
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
@@ -49,7 +50,7 @@ def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
     """Yield a reason if the claim was made from a template for another pod of the same name."""
     owners = claim.metadata.owner_references or ()
     if not any(owner.controller and owner.uid == pod.metadata.uid for owner in owners):
-        yield ClaimMissing(full_name(claim.metadata), "was not made for this pod: delete it")
+        yield ClaimMissing(full_name(claim.metadata), OF_ANOTHER_POD)
 
 
 def binding(claim: ResourceClaim) -> Iterator[Verdict]:

@@ -17,6 +17,7 @@ from dra_driver.explain.facts.extended_resources import ExtendedResources
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.pod_filters import PodFilters
 from dra_driver.explain.facts.used_resources import UsedResources
+from dra_driver.explain.names import full_name
 from dra_driver.explain.subject.subject import Resolved
 from dra_driver.explain.verdict import Verdict
 from dra_driver.model.api.core import Node, Pod
@@ -54,6 +55,12 @@ class Facts:
         self.own_claims = tuple(_unallocated(one.claim for one in subject.wanted))
         """The claims of the subject that have to be allocated, without the claim for extended resources."""
         self.claims = (*self.own_claims, *_unallocated(one.claim for one in extended))
+        self.own_allocated = frozenset(
+            full_name(one.claim.metadata)
+            for one in subject.wanted
+            if one.claim and is_allocated(one.claim)
+        )
+        """The claims of the subject ("namespace/name") that have their devices. The subject needs them: nobody should end them for it."""
         self.requests: tuple[ClaimRequest, ...] = tuple(
             request for claim in self.claims for request in requests_in(claim)
         )

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dra_driver.explain.verdicts.base import Case
 
 NOT_MADE_YET = "was not made from its template yet: look at the events of the pod"
+OF_ANOTHER_POD = "was not made for this pod: delete it"
 
 
 class OfClaim(Case, frozen=True):

@@ -207,6 +207,41 @@ def test_the_nearest_miss_advises_where_the_request_itself_says_nothing() -> Non
     assert advice(of_requests(told)) == [f"  - request gpu of claim ns/c: {fix(NoDevices())}"]
 
 
+def test_what_to_do_about_a_claim_of_the_scheduler_is_not_to_edit_it() -> None:
+    def advised(**parts: Any) -> str:
+        return " ".join(" ".join(lines(report(**parts))).split())
+
+    request = RequestReport(name="gpu", asks="1 x gpu", verdicts=(TooManyDevices(33),))
+    node = NodeGroup(count=1, nodes=("n",), devices=(TAINTED,))
+    for scheduler, many, tainted in (
+        (
+            True,
+            "gpu of claim ns/c: write several ResourceClaims",
+            "node n: repair what the taint says, remove the DeviceTaintRule, or write a ResourceClaim",
+        ),
+        (
+            False,
+            "gpu of claim ns/c: spread the devices",
+            "node n: repair what the taint says, remove the DeviceTaintRule, or add a toleration",
+        ),
+    ):
+        claim = ClaimReport(name="ns/c", of_scheduler=scheduler)
+        asked = ClaimReport(name="ns/c", of_scheduler=scheduler, requests=(request,))
+        assert many in advised(claims=(asked,))
+        assert tainted in advised(claims=(claim,), nodes=(node,))
+        assert (
+            "write several" in advised(claims=(claim,), verdicts=(TooManyDevices(33),))
+        ) == scheduler
+
+
+def test_a_device_of_the_pods_own_claim_is_not_to_be_freed() -> None:
+    nearest = NearestMiss(device="d/p/b", node="", reasons=(HeldByClaim("ns/own"),))
+    request = RequestReport(name="gpu", asks="1 x gpu", nearest=nearest)
+    claims = (ClaimReport(name="ns/own"), ClaimReport(name="ns/c", requests=(request,)))
+    said = " ".join(" ".join(lines(report(claims=claims))).split())
+    assert "- claim ns/own: the pod needs this claim as well, so it stays: " in said
+
+
 def test_what_a_change_solves_is_not_advised_again() -> None:
     request = RequestReport(name="gpu", asks="1 x gpu", verdicts=(NoDevices(),))
     gated = SchedulingGated(("g",))

@@ -124,6 +124,64 @@ def test_a_claim_that_all_pods_share_is_allocated_once() -> None:
     assert told(report) == (0, "job ns/train", PodCount(wanted=5, fit=5))
 
 
+def given_to(users: int) -> dict[str, Any]:
+    """The claim, with its device and this many users."""
+    made = holder("gpu-0", words.MINE)
+    names = [f"u-{n}" for n in range(users)]
+    made["status"]["reservedFor"] = [{"resource": "pods", "name": n, "uid": n} for n in names]
+    return made
+
+
+ROOM = {"status": {"allocatable": {"cpu": "8", "pods": "500"}}}
+FULL = "claim ns/mine cannot be used: is reserved for 256 others, at most 256 can share it"
+
+
+def test_a_claim_has_no_more_users_than_the_api_server_takes() -> None:
+    wide = {**words.node(OTHER), **ROOM}
+    cluster = state(wide, resource_slice(devices(1), pool=OTHER))
+    shared = words.pod(of={"resourceClaimName": words.MINE})
+    report = answer(cluster, words.claim(), workload("Job", pod=shared, parallelism=300))
+    assert told(report) == (1, "job ns/train", PodCount(wanted=300, fit=256))
+    assert report.summary == f"256 of 300 pods fit; pod number 257: {FULL}"
+
+
+def test_the_pods_that_use_a_claim_already_count_as_well() -> None:
+    shared = words.pod(of={"resourceClaimName": words.MINE})
+    cluster = state(TWO, given_to(254))
+    report = answer(cluster, workload("Job", pod=shared, parallelism=5))
+    assert told(report) == (1, "job ns/train", PodCount(wanted=5, fit=2))
+    assert report.summary == f"2 of 5 pods fit; the third: {FULL}"
+    daemons = (words.node(OTHER), words.node("n3"))
+    report = answer(state(TWO, *daemons, given_to(254)), workload("DaemonSet", pod=shared))
+    assert told(report) == (1, "daemonset ns/train", PodCount(wanted=3, fit=2))
+
+
+def test_each_pod_of_a_file_is_a_user_of_the_claim_that_it_names() -> None:
+    named = {"resourceClaimName": words.MINE}
+    report = answer(state(TWO, given_to(255)), words.pod("a", of=named), words.pod("b", of=named))
+    assert (report.exit_code, report.pods) == (1, PodCount(wanted=2, fit=1))
+    assert report.summary.endswith(FULL)
+
+
+def test_a_pod_that_names_a_claim_twice_is_one_user() -> None:
+    entries = [{"name": name, "resourceClaimName": words.MINE} for name in ("devices", "again")]
+    twice = [words.pod(name, resourceClaims=entries) for name in ("a", "b")]
+    report = answer(state(TWO, given_to(254)), *twice)
+    assert (report.exit_code, report.pods) == (0, PodCount(wanted=2, fit=2))
+
+
+def test_ending_other_claims_makes_no_room_in_a_claim_that_has_no_more() -> None:
+    entries = [
+        {"name": "devices", "resourceClaimName": words.MINE},
+        {"name": "more", **FROM_TEMPLATE},
+    ]
+    pod = words.pod(resourceClaims=entries)
+    cluster = state(resource_slice(devices(4)), given_to(254), holder("gpu-1", "other"))
+    report = answer(cluster, workload("Job", pod=pod, parallelism=3))
+    assert told(report)[2] == PodCount(wanted=3, fit=2)
+    assert [one.what for one in report.changes] == ["job ns/train: 2 pods instead of 3"]
+
+
 def test_pods_of_extended_resources_are_counted_as_well() -> None:
     resource = f"deviceclass.resource.kubernetes.io/{words.CLASS}"
     container = {"name": "c", "resources": {"requests": {resource: "1"}}}

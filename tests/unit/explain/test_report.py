@@ -326,7 +326,7 @@ def test_of_several_templates_one_that_does_not_fit_is_told() -> None:
 
 def test_binding_conditions_count_only_with_their_feature() -> None:
     result = {"bindingConditions": ["ready"]}
-    for gates, code in ((True, 1), (False, 0)):
+    for gates, code in ((True, 3), (False, 0)):
         cluster = state(
             ONE,
             holder("gpu-0", **result),
@@ -336,3 +336,42 @@ def test_binding_conditions_count_only_with_their_feature() -> None:
             },
         )
         assert explain(cluster, ClaimSubject("ns", "holder")).exit_code == code
+
+
+CONDITIONS = ("DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus")
+TWO_CLAIMS = [
+    {"name": "devices", "resourceClaimName": words.MINE},
+    {"name": "more", "resourceClaimName": "more"},
+]
+
+
+def test_a_claim_that_waits_for_its_binding_has_devices() -> None:
+    bound = holder("gpu-0", words.MINE, bindingConditions=["ready"])
+    report = explain(with_pod(state(ONE, bound, gates=CONDITIONS), pod()), MINE)
+    assert (report.exit_code, report.outcome) == (3, "devices fit, something else is in the way")
+    assert report.summary == (
+        "the devices fit on 1 of 1 nodes, but claim ns/mine waits for binding conditions ready"
+    )
+
+
+def test_a_binding_that_failed_gives_no_devices() -> None:
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    failed = holder("gpu-0", words.MINE, **conditions)
+    chosen = failed["status"]["allocation"]["devices"]["results"][0]
+    broken = [{"type": "broken", "status": "True", "message": "m"}]
+    failed["status"]["devices"] = [{**chosen, "conditions": broken}]
+    report = explain(with_pod(state(ONE, failed, gates=CONDITIONS), pod()), MINE)
+    assert (report.exit_code, report.outcome) == (1, "devices do not fit")
+
+
+def test_what_helps_the_other_claims_is_told_while_one_waits_for_its_binding() -> None:
+    bound = holder("gpu-0", words.MINE, bindingConditions=["ready"])
+    more = {**words.claim(request(count=2), name="more")}
+    more["metadata"] |= {"namespace": "ns"}
+    cluster = state(resource_slice(devices(2)), bound, more, gates=CONDITIONS)
+    report = explain(with_pod(cluster, pod(spec={"resourceClaims": TWO_CLAIMS})), MINE)
+    assert report.exit_code == 1
+    assert report.summary == "the devices fit on no node (1 looked at)"
+    assert [one.what for one in report.changes] == [
+        "request gpu of claim ns/more: ask for 1 instead of 2"
+    ]
