@@ -5,7 +5,8 @@ If a scan fails, the devices may still exist, so the last inventory stays. Until
 that no slice is withdrawn and no claim is refused because of a failed scan.
 
 The driver reports health with the time of the scan. So it scans every `LOOK_SECONDS`, even if the backend reports no change. If a
-scan hangs, the last inventory grows old, and nothing else happens.
+scan hangs, the last inventory grows old, and the log says so after `HANGS_SECONDS`; `services/node_inventory.py` asks for that,
+because a thread that hangs says nothing.
 """
 
 import time
@@ -22,6 +23,8 @@ from dra_driver.planning.scanned import as_scanned
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 LOOK_SECONDS = 10.0  # a third of the age after which health is reported as UNKNOWN
+
+HANGS_SECONDS = 30.0
 
 
 class InventoryFeed:
@@ -45,6 +48,8 @@ class InventoryFeed:
         self._inventory = Inventory(scanned=False)
         # When the last successful scan began; at first, when the driver started.
         self._looked_at = clock()
+        self._scan_begun: float | None = None  # None while no scan runs
+        self._hangs = False
         self._subscribers: list[Callable[[], None]] = []
 
     def subscribe(self, changed: Callable[[], None]) -> None:
@@ -81,12 +86,38 @@ class InventoryFeed:
         """Scan the backend. Returns whether the scan succeeded; if not, the last inventory stays."""
         with self._scanning:
             told = self._scan()
+            self._ended()
         self.tried.set()
         return told
+
+    def complain(self, backend: str) -> None:
+        """Say once of each scan that hangs that it does. Call it every few seconds, on a thread that never waits for hardware."""
+        with self._mutex:
+            begun = self._scan_begun
+            seconds = 0.0 if begun is None else self._clock() - begun
+            if seconds < HANGS_SECONDS or self._hangs:
+                return
+            self._hangs = True
+        self._log.warning(
+            "scan_hangs",
+            backend=backend,
+            seconds=round(seconds),
+            next_step="the hardware or its kernel driver does not answer: see dmesg on this node, and for NVIDIA the log of the container "
+            "hardware; the last inventory stays in force",
+        )
+
+    def _ended(self) -> None:
+        with self._mutex:
+            self._scan_begun = None
+            hung, self._hangs = self._hangs, False
+        if hung:
+            self._log.info("scan_hangs_no_more")
 
     def _scan(self) -> bool:
         # The time of the begin, not of the end: a device may change during the scan, after the backend has read it.
         begun = self._clock()
+        with self._mutex:
+            self._scan_begun = begun
         try:
             found = as_scanned(self._backend.scan())
         except DriverError as error:

@@ -24,6 +24,7 @@ from dra_driver.planning.combine import combine
 from dra_driver.services.inventory import InventoryFeed
 
 Loop = Callable[[Event], None]
+COMPLAIN_SECONDS = 5.0
 
 
 def nothing_published() -> Mapping[DeviceName, str]:
@@ -41,8 +42,10 @@ class NodeInventory:
         kinds: Mapping[str, tuple[ConfigKind, ...]] = MappingProxyType({}),
         recall: Callable[[], Mapping[DeviceName, str]] = nothing_published,
         log: FilteringBoundLogger | None = None,
+        wait: Callable[[Event, float], bool] = Event.wait,
     ) -> None:
         self._feeds = feeds
+        self._wait = wait
         self._kinds = kinds
         self._recall: Callable[[], Mapping[DeviceName, str]] | None = recall
         self._log: FilteringBoundLogger = log or structlog.get_logger()
@@ -59,7 +62,8 @@ class NodeInventory:
     def loops(self) -> Mapping[str, Loop]:
         """The loops of all backends by the names of their threads."""
         scans = {f"inventory-{name}": feed.run for name, feed in self._feeds.items()}
-        return scans | {f"looks-{name}": feed.look for name, feed in self._feeds.items()}
+        looks = {f"looks-{name}": feed.look for name, feed in self._feeds.items()}
+        return {**scans, **looks, "hanging-scans": self._complain}
 
     def tried_within(self, seconds: float) -> bool:
         """Wait until each backend has been scanned once, with or without success. Returns whether this is so after `seconds`."""
@@ -111,6 +115,12 @@ class NodeInventory:
     def backend_of(self, device: DeviceName) -> str:
         """Return the backend that has this device, or had it; "" if none is known."""
         return self.current().had.get(device, "")
+
+    def _complain(self, stop: Event) -> None:
+        """Say which scans hang, until `stop`."""
+        while not self._wait(stop, COMPLAIN_SECONDS):
+            for name, feed in self._feeds.items():
+                feed.complain(name)
 
     def _recalled(self) -> Mapping[DeviceName, str]:
         """The backends of the published devices; read once."""

@@ -12,7 +12,7 @@ from dra_driver.model.claim import DeviceConfig
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.services.inventory import RETRY_SECONDS, InventoryFeed
+from dra_driver.services.inventory import HANGS_SECONDS, RETRY_SECONDS, InventoryFeed
 from tests.support.api_values import found_device
 
 NOTHING = Inventory()
@@ -187,6 +187,31 @@ def test_the_age_is_that_of_the_last_look_that_succeeded_from_its_beginning():
     clock.now += 50.0
     feed.scan()
     assert feed.age() == 7.0
+
+
+def test_a_scan_that_hangs_is_told_once_and_its_end_too():
+    clock = Clock()
+    complaints: list[int] = []
+
+    class Hanging(ScriptedBackend):
+        def scan(self) -> Inventory:
+            for seconds in (0.0, HANGS_SECONDS - 1, 1.0, 100.0):
+                clock.now += seconds
+                feed.complain("acme")
+                complaints.append(len(logs))
+            return super().scan()
+
+    feed = InventoryFeed(Hanging(ONE, ONE), clock=clock)
+    with capture_logs() as logs:
+        feed.complain("acme")
+        feed.scan()
+        clock.now += 100.0
+        feed.complain("acme")  # no scan runs
+        feed.scan()
+    assert complaints == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [line["event"] for line in logs] == ["scan_hangs", "scan_hangs_no_more"] * 2
+    assert (logs[0]["backend"], logs[0]["seconds"]) == ("acme", HANGS_SECONDS)
+    assert "dmesg" in logs[0]["next_step"]
 
 
 def test_a_backend_without_news_is_looked_at_every_few_seconds():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several backends: one that fails or hangs costs only itself."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import Event
 
 import pytest
@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
-from dra_driver.services.inventory import InventoryFeed
-from dra_driver.services.node_inventory import NodeInventory
+from dra_driver.services.inventory import HANGS_SECONDS, InventoryFeed
+from dra_driver.services.node_inventory import COMPLAIN_SECONDS, NodeInventory
 from dra_driver.testing.builders import a_device
 
 
@@ -21,8 +21,10 @@ class Machine:
     def __init__(self, *names: str) -> None:
         self.names = names
         self.error: Exception | None = None
+        self.hangs: Callable[[], None] = lambda: None
 
     def scan(self) -> Inventory:
+        self.hangs()
         if self.error is not None:
             raise self.error
         return Inventory(tuple(a_device(name) for name in self.names))
@@ -164,7 +166,26 @@ def test_each_backend_has_threads_of_its_own() -> None:
         "inventory-other",
         "looks-acme",
         "looks-other",
+        "hanging-scans",
     ]
+
+
+def test_a_scan_that_hangs_is_told_with_its_backend() -> None:
+    node = Node()
+    waits: list[float] = []
+
+    def wait(_stop: Event, seconds: float) -> bool:
+        waits.append(seconds)
+        node.now += HANGS_SECONDS
+        return len(waits) > 2
+
+    inventory = NodeInventory(node.feeds, wait=wait)
+    node.acme.hangs = lambda: inventory.loops()["hanging-scans"](Event())
+    with capture_logs() as logs:
+        node.feeds["acme"].scan()
+    assert [line.get("backend") for line in logs] == ["acme", None]
+    assert logs[0]["event"] == "scan_hangs"
+    assert waits == [COMPLAIN_SECONDS] * 3
 
 
 def test_the_start_waits_until_each_backend_was_tried() -> None:
