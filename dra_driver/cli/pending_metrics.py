@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
 
 from dra_driver.explain.outcome import Outcome
 
@@ -13,6 +13,7 @@ class PendingMetrics:
     """All metrics of the process, in their own registry."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which no page names
         self.registry = CollectorRegistry()
         self._waiting = Gauge(
             "dra_driver_pending_pods",

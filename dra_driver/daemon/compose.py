@@ -333,6 +333,7 @@ def _checks(liveness: Liveness, ready: Check) -> Mapping[str, Check]:
 def _http(settings: Settings, metrics: Metrics, checks: Mapping[str, Check]) -> HttpEndpoint | None:
     if settings.http_address is None:
         return None
+    metrics.ask_readiness(checks["readiness"])
     paths = {"/livez": checks["liveness"], "/readyz": checks["readiness"]}
     return HttpEndpoint(settings.http_address, metrics.registry, paths)
 

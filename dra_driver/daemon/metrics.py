@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
@@ -71,6 +78,8 @@ class _LinesDropped(Collector):
         )
 
 
+_RESULTS = ("success", "error")
+"""The series of both begin at 0 with the process: `increase()` sees no error that is the first value of its series."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 35)
 
 
@@ -86,6 +95,7 @@ class Metrics:
         lines_dropped: Callable[[], int] = lambda: 0,
         lines_waiting: Callable[[], int] = lambda: 0,
     ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each counter, which no page names
         self.registry = CollectorRegistry()
         self.registry.register(_LinesDropped(lines_dropped))
         Gauge(
@@ -142,6 +152,8 @@ class Metrics:
         self._allocations = self._counter(
             "allocate_calls", "Allocate calls of the device plugin API, by result", "result"
         )
+        for result in _RESULTS:
+            self._allocations.labels(result)
         self._allocation_seconds = Histogram(
             "dra_driver_allocate_call_duration_seconds",
             "Duration of an Allocate call of the device plugin API",
@@ -214,6 +226,11 @@ class Metrics:
             ["version", "python_version"],
             registry=self.registry,
         ).labels(__version__, platform.python_version()).set(1)
+        self._readiness = Gauge(
+            "dra_driver_ready",
+            "Whether the driver is ready (1) or not (0), as /readyz says, which names the reason",
+            registry=self.registry,
+        )
         self._leads = Gauge(
             "dra_driver_leader",
             "Whether this process publishes and sweeps for its node (1) or stands by (0)",
@@ -227,6 +244,12 @@ class Metrics:
             ["device"],
             registry=self.registry,
         )
+        self._is_gone = Gauge(
+            "dra_driver_device_vanished",
+            "Whether the last scan that succeeded did not find a device that was scanned or published before (1) or found it (0); a new process forgets those that no claim has",
+            ["device"],
+            registry=self.registry,
+        )
         self._errors = self._counter(
             "device_errors",
             "Errors that the hardware reported, by device and name of the error; an error of a whole GPU counts for each of its partitions",
@@ -234,11 +257,16 @@ class Metrics:
         )
 
     def _health(self, device: str, status: str) -> None:
+        self._is_gone.labels(device).set(status == "gone")
         if status in ("healthy", "unhealthy"):
             self._healthy.labels(device).set(status == "healthy")
         else:
             with suppress(KeyError):
                 self._healthy.remove(device)
+
+    def ask_readiness(self, problems: Callable[[], tuple[str, ...]]) -> None:
+        """From now on each scrape calls `problems`, which must answer at once: the process is ready if there are none."""
+        self._readiness.set_function(lambda: float(not problems()))
 
     def __call__(self, event: DriverEvent) -> None:
         if isinstance(event, OwnershipEvent):
@@ -358,7 +386,7 @@ class Metrics:
 
     def _claim_metrics(self, verb: str, calls: str) -> tuple[Counter, Histogram]:
         total = self._counter(f"{verb}_claims", f"Claims of {calls}, by result", "result")
-        for result in ("success", "error"):
+        for result in _RESULTS:
             total.labels(result)
         seconds = Histogram(
             f"dra_driver_{verb}_claim_duration_seconds",

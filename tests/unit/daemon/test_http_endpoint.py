@@ -199,7 +199,7 @@ def test_a_request_may_come_in_pieces() -> None:
 def test_a_long_answer_reaches_a_client_that_takes_its_time() -> None:
     registry = CollectorRegistry()
     many = Counter("spoons", "Spoons", ["name"], registry=registry)
-    for number in range(3000):  # more than a connection takes for a client that does not read
+    for number in range(6000):  # more than a connection takes for a client that does not read
         many.labels(f"spoon-{number:01500}").inc()
     with (
         serving({"/livez": tuple}, registry=registry) as endpoint,

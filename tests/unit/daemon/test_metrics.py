@@ -40,11 +40,7 @@ from dra_driver.testing.builders import a_ref
 
 def samples(metrics: Metrics) -> dict[str, float]:
     lines = generate_latest(metrics.registry).decode().splitlines()
-    found = [
-        line.rpartition(" ")
-        for line in lines
-        if not line.startswith("#") and "_created" not in line
-    ]
+    found = [line.rpartition(" ") for line in lines if not line.startswith("#")]
     return {name: float(value) for name, _, value in found}
 
 
@@ -76,10 +72,14 @@ def samples(metrics: Metrics) -> dict[str, float]:
         (DeviceNotClean("d", "process 1 uses it"), {"devices_not_clean_total": 1}),
         (
             DeviceHealthChanged("gpu-0", "unhealthy", "XID 79"),
-            {'device_healthy{device="gpu-0"}': 0},
+            {'device_healthy{device="gpu-0"}': 0, 'device_vanished{device="gpu-0"}': 0},
         ),
-        (DeviceHealthChanged("gpu-0", "healthy"), {'device_healthy{device="gpu-0"}': 1}),
-        (DeviceHealthChanged("gpu-0", "unknown"), {}),
+        (
+            DeviceHealthChanged("gpu-0", "healthy"),
+            {'device_healthy{device="gpu-0"}': 1, 'device_vanished{device="gpu-0"}': 0},
+        ),
+        (DeviceHealthChanged("gpu-0", "unknown"), {'device_vanished{device="gpu-0"}': 0}),
+        (DeviceHealthChanged("gpu-0", "gone"), {'device_vanished{device="gpu-0"}': 1}),
         (
             DeviceErrors("gpu-0", "xid-31", 2),
             {'device_errors_total{device="gpu-0",error="xid-31"}': 2},
@@ -141,11 +141,40 @@ def test_claims_count_by_result_and_duration(kind, verb: str) -> None:
 @pytest.mark.parametrize("status", ["unknown", "gone"])
 def test_a_device_whose_health_is_not_known_any_more_has_no_value(status) -> None:
     metrics = Metrics()
-    empty = samples(metrics)
+    name = 'dra_driver_device_healthy{device="gpu-0"}'
     metrics(DeviceHealthChanged("gpu-0", "healthy"))
-    assert samples(metrics) != empty
+    assert name in samples(metrics)
     metrics(DeviceHealthChanged("gpu-0", status, before="healthy"))
-    assert samples(metrics) == empty
+    assert name not in samples(metrics)
+
+
+def test_a_device_is_vanished_until_it_is_found_again() -> None:
+    metrics, name = Metrics(), 'dra_driver_device_vanished{device="gpu-0"}'
+    for status, is_gone in (("unhealthy", 0), ("gone", 1), ("healthy", 0)):
+        metrics(DeviceHealthChanged("gpu-0", status))
+        assert samples(metrics)[name] == is_gone
+
+
+def test_readiness_is_asked_at_each_scrape() -> None:
+    metrics, problems = Metrics(), ["not registered"]
+    assert samples(metrics)["dra_driver_ready"] == 0
+    metrics.ask_readiness(lambda: tuple(problems))
+    assert samples(metrics)["dra_driver_ready"] == 0
+    problems.clear()
+    assert samples(metrics)["dra_driver_ready"] == 1
+
+
+def test_errors_of_calls_are_counted_from_zero() -> None:
+    zero = {
+        f'dra_driver_{what}_total{{result="{result}"}}': 0.0
+        for what in ("prepare_claims", "unprepare_claims", "allocate_calls")
+        for result in ("success", "error")
+    }
+    assert zero.items() <= samples(Metrics()).items()
+
+
+def test_no_series_says_when_another_one_was_created() -> None:
+    assert [name for name in samples(Metrics()) if "_created" in name] == []
 
 
 def test_the_log_s_own_numbers_are_shown() -> None:
