@@ -51,7 +51,8 @@ def run(chosen: argparse.Namespace) -> int:
     for claim in found.claims:
         for prepared in claim.devices:
             claims_of.setdefault(prepared.device, []).append(claim)
-    document = _document(settings.node, found, claims_of)
+    gone = _gone(found, claims_of)
+    document = _document(settings.node, found, claims_of, gone)
     match chosen.output:
         case render.JSON | render.YAML:
             render.document(document, chosen.output)
@@ -61,7 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
             for plugin in document.device_plugins:
                 render.json_line({"devicePlugin": msgspec.to_builtins(plugin)})
         case _:
-            _show(found, claims_of)
+            _show(found, claims_of, gone)
     for failure in found.failures:
         render.error(failure)
     return NOT_DONE if found.failures else DONE
@@ -98,8 +99,23 @@ def _held(claims: Iterable[PreparedClaim]) -> Iterator[str]:
             yield f"claim {claim.ref} ended at {claim.held.since}, and its devices are held: {claim.held.reason}"
 
 
+def _gone(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> tuple[str, ...]:
+    """Return a sentence for each device that a claim has and no backend finds; none if a backend failed, which says nothing of its devices."""
+    if found.failures:
+        return ()
+    return tuple(
+        f"{name} is gone: no backend finds it, and claim {', '.join(claim.ref.word for claim in claims)} has it; see the log of the "
+        "kernel driver (dmesg) of this node, then delete the claim's pods and reset or replace the device"
+        for name, claims in sorted(claims_of.items())
+        if name not in found.inventory.by_name
+    )
+
+
 def _document(
-    node: NodeSettings, found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]
+    node: NodeSettings,
+    found: NodeFound,
+    claims_of: Mapping[str, list[PreparedClaim]],
+    gone: tuple[str, ...],
 ) -> NodeDevices:
     return NodeDevices(
         node=node.name,
@@ -108,11 +124,13 @@ def _document(
             _device(device, claims_of.get(device.name, [])) for device in found.inventory.devices
         ),
         device_plugins=tuple(DevicePlugin(**asdict(one)) for one in found.neighbours),
-        problems=tuple(map(str, found.problems)),
+        problems=(*map(str, found.problems), *gone),
     )
 
 
-def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> None:
+def _show(
+    found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], gone: tuple[str, ...]
+) -> None:
     rows = [_row(device, claims_of.get(device.name, [])) for device in found.inventory.devices]
     if rows:
         render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
@@ -127,7 +145,7 @@ def _show(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> Non
             render.line(
                 render.plain(f"{device.name} is not clean, and no claim has it: {device.not_clean}")
             )
-    for sentence in _held(found.claims):
+    for sentence in (*gone, *_held(found.claims)):
         render.line(render.plain(sentence))
     for neighbour in found.neighbours:
         render.line(f"device plugin on this node: {neighbour}, {_about(neighbour)}")

@@ -63,8 +63,8 @@ class DevicePlugin(_Part, frozen=True, kw_only=True):
 
 
 class NodeDevices(_Part, frozen=True, kw_only=True):
-    """The answer of `devices -o json`. `problems` are parts of devices that the driver would not publish, and hardware
-    that a backend cannot offer."""
+    """The answer of `devices -o json`. `problems` are parts of devices that the driver would not publish, hardware that a backend cannot
+    offer, and devices of claims that no backend finds."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = NODE_DEVICES_KIND

@@ -257,8 +257,10 @@ def _of_devices(event: DeviceEvent) -> tuple[int, str]:
             return logging.WARNING, "device_not_clean"
         case DeviceHealthChanged(status="unhealthy"):
             return logging.WARNING, "device_unhealthy"
+        case DeviceHealthChanged(status="gone"):
+            return logging.WARNING, "device_gone"
         case DeviceHealthChanged(message=message, before=before):
-            told = bool(message) or before == "unhealthy"
+            told = bool(message) or before in ("unhealthy", "gone")
             return logging.INFO if told else logging.DEBUG, "device_health"
         case DeviceErrors():
             return logging.INFO, "device_reported_error"

@@ -207,7 +207,8 @@ HealthWord = Literal["healthy", "unhealthy", "unknown", "gone", ""]
 
 
 class DeviceHealthChanged(Struct, frozen=True):
-    """A scan found another health of a device than the scan before. `before` is empty for a device that is new."""
+    """A scan found another health of a device than the scan before, or not the device any more ("gone"). `before` is empty for a device
+    that is new."""
 
     device: str
     status: HealthWord

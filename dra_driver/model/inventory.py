@@ -59,6 +59,16 @@ class Inventory:
         """The devices that were published before the start, and whose backend has not answered yet."""
         return tuple(name for name in self.had if self.may_exist(name))
 
+    def missing(self) -> tuple[DeviceName, ...]:
+        """The devices that were published or scanned before, and whose backend has answered without them. Those of a backend that an
+        admin took away are not among them.
+        """
+        return tuple(
+            name
+            for name, backend in self.had.items()
+            if backend and name not in self.by_name and not self.may_exist(name)
+        )
+
     def config_kinds(self) -> tuple[ConfigKind, ...]:
         """The kinds of configuration of all devices, each once."""
         kinds = {id(device.config_kinds): device.config_kinds for device in self.devices}

@@ -75,6 +75,7 @@ DEVICE_GIVEN_TWICE = "DeviceGivenTwice"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
 DEVICE_RECOVERED = "DeviceRecovered"
 DEVICE_UNHEALTHY = "DeviceUnhealthy"
+DEVICE_VANISHED = "DeviceVanished"
 DEVICES_HELD = "DevicesHeld"
 FOREIGN_PLUGIN = "ForeignPlugin"
 HARDWARE_NOT_READY = "HardwareNotReady"
@@ -202,6 +203,10 @@ EVENT_REASONS = (
     ),
     FixedName(
         DEVICE_UNHEALTHY, "a device is unhealthy; the message says what was found and what to do"
+    ),
+    FixedName(
+        DEVICE_VANISHED,
+        "the driver had a device, and does not find it any more; the message has its UUID and what to do",
     ),
     FixedName(DEVICES_HELD, "no claim needs the devices, but something may still use them"),
     FixedName(FOREIGN_PLUGIN, "another plugin answers the kubelet under the driver's name"),

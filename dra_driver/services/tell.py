@@ -32,6 +32,7 @@ from dra_driver.model.names import (
     DEVICE_RECOVERED,
     DEVICE_STATUS_FORBIDDEN,
     DEVICE_UNHEALTHY,
+    DEVICE_VANISHED,
     DEVICES_HELD,
     NODE_WRITE_REFUSED,
     NOT_CLEAN_TAINT,
@@ -76,6 +77,12 @@ class Teller:
             told = NodeEvent("Warning", DEVICE_UNHEALTHY, text)
         elif event.status == "healthy" and event.before == "unhealthy":
             told = NodeEvent("Normal", DEVICE_RECOVERED, f"device {event.device} is healthy again")
+        elif event.status == "gone":
+            told = NodeEvent(
+                "Warning", DEVICE_VANISHED, f"device {event.device} is gone: {event.message}"
+            )
+        elif event.before == "gone":
+            told = NodeEvent("Normal", DEVICE_RECOVERED, f"device {event.device} is found again")
         else:
             return
         _, waits = self._health.get(event.device, (told, False))

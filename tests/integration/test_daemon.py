@@ -154,14 +154,47 @@ def test_a_device_that_nothing_checks_is_unknown_with_a_message(node: Stage) -> 
     assert "nothing checks its health" in health_of(node, "gpu-0", until=health_pb.UNKNOWN)
 
 
-def test_a_vanished_device_that_is_free_is_withdrawn(node: Stage, faults: Path) -> None:
-    node.start_registered("--simulated-faults", str(faults))
+def test_a_vanished_device_that_is_free_is_withdrawn_and_told(node: Stage, faults: Path) -> None:
+    def told() -> list[str]:
+        found = node.api.objects("events", namespace="default")
+        return [one["reason"] for one in found if "device gpu-3 " in one["message"]]
+
+    def gone(value: str) -> bool:
+        return f'dra_driver_device_vanished{{device="gpu-3"}} {value}\n' in get("/metrics")[1]
+
+    node.start_registered("--simulated-faults", str(faults), "--http-address", "127.0.0.1:0")
+    get = http_of(node)
     wait_for(lambda: "gpu-3" in devices_of(node), "the device")
     faults.write_text(yaml.safe_dump({"devices": {"gpu-3": {"vanished": True}}}))
     wait_for(lambda: "gpu-3" not in devices_of(node), "its withdrawal")
     assert len(devices_of(node)) == 7
+    wait_for(lambda: told() == ["DeviceVanished"], "the Event")
+    wait_for(lambda: gone("1.0"), "the metric, which is made once a second")
+    wait_for(lambda: "dra_driver_ready 1.0" in get("/metrics")[1], "a driver that is ready")
+    assert '"event": "device_gone"' in node.log()
+    assert node.stop() == 0
+    node.start_registered("--simulated-faults", str(faults), "--http-address", "127.0.0.1:0")
     faults.unlink()
     wait_for(lambda: "gpu-3" in devices_of(node), "its return")
+    wait_for(lambda: len(told()) == 1, "no second Event: the new process has not missed it")
+
+
+def test_a_device_that_vanished_while_the_driver_was_down_is_told(
+    node: Stage, faults: Path
+) -> None:
+    node.start_registered("--simulated-faults", str(faults))
+    wait_for(lambda: "gpu-3" in devices_of(node), "the device")
+    assert node.stop() == 0
+    faults.write_text(yaml.safe_dump({"devices": {"gpu-3": {"vanished": True}}}))
+    node.start_registered("--simulated-faults", str(faults), "--http-address", "127.0.0.1:0")
+    get = http_of(node)
+    wait_for(
+        lambda: 'dra_driver_device_vanished{device="gpu-3"} 1.0' in get("/metrics")[1], "the metric"
+    )
+    faults.unlink()
+    wait_for(
+        lambda: 'dra_driver_device_vanished{device="gpu-3"} 0.0' in get("/metrics")[1], "its return"
+    )
 
 
 @pytest.mark.parametrize("prepared", [True, False])

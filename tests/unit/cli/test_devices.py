@@ -59,6 +59,34 @@ def test_the_table_has_a_row_for_each_device(
     assert second.split()[6] == f"{a_ref('mine').namespace}/mine"
 
 
+def test_a_device_that_a_claim_has_and_nothing_finds_is_told(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-7")
+    assert main(arguments) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said == (
+        f"gpu-7 is gone: no backend finds it, and claim {a_ref('mine').word} has it; see the log of the kernel driver (dmesg) of this "
+        "node, then delete the claim's pods and reset or replace the device"
+    )
+    assert main([*arguments, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == [said]
+
+
+def test_a_backend_that_fails_says_nothing_of_the_devices_of_claims(
+    arguments: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-7")
+    monkeypatch.setattr("dra_driver.daemon.offline._scan", lambda *_: (Inventory(), ("it hangs",)))
+    assert main(arguments) == 1
+    assert "is gone" not in capsys.readouterr().out
+
+
 def test_without_a_name_the_node_is_called_as_its_host_is(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -209,6 +209,18 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         {"device": "gpu-0", "status": "healthy", "message": "XID 92", "before": "healthy"},
     ),
     (
+        DeviceHealthChanged("gpu-0", "gone", "no scan finds it", before="healthy"),
+        "warning",
+        "device_gone",
+        {"device": "gpu-0", "status": "gone", "message": "no scan finds it", "before": "healthy"},
+    ),
+    (
+        DeviceHealthChanged("gpu-0", "healthy", before="gone"),
+        "info",
+        "device_health",
+        {"device": "gpu-0", "status": "healthy", "before": "gone"},
+    ),
+    (
         DeviceErrors("gpu-0", "xid-31", 2),
         "info",
         "device_reported_error",

@@ -47,6 +47,9 @@ def test_a_device_may_exist_while_its_backend_has_not_answered() -> None:
         True,
     ]
     assert inventory.awaited() == ("b", "d")
+    assert inventory.missing() == ("c",)
+    taken_away = Inventory((here,), had={"a-0": "acme", "b": "acme", "d": ""})
+    assert taken_away.missing() == ("b",)
     assert not Inventory((here,)).may_exist("b")
     assert inventory.config_kinds() == (kind,)
     assert (str(kind), kind.config(1)) == (

@@ -23,10 +23,10 @@ class Node:
 
     def reports(self, health: Health | None, **errors: int) -> list[DriverEvent]:
         if health is None:
-            self.inventory = Inventory()
+            self.inventory = Inventory(had={DeviceName("gpu-0"): "acme"})
         else:
             device = replace(found_device(DeviceName("gpu-0"), "u0", health=health), errors=errors)
-            self.inventory = Inventory((device,))
+            self.inventory = Inventory((device,), had={device.name: "acme"})
         self.events.clear()
         self.changes()
         return list(self.events)
@@ -57,12 +57,30 @@ def test_another_message_is_a_change():
     assert event == DeviceHealthChanged("gpu-0", "unhealthy", "XID 48", before="unhealthy")
 
 
-def test_a_device_that_is_gone_is_reported_and_is_new_when_it_comes_back():
+NEXT_STEP = "see the log of the kernel driver (dmesg) on this node; `dra-driver devices` there names the claim that has it"
+
+
+def test_a_device_that_is_gone_is_reported_once_and_again_when_it_comes_back():
     node = Node()
-    assert node.reports(None) == []
     node.reports(ILL)
-    assert node.reports(None) == [DeviceHealthChanged("gpu-0", "gone", before="unhealthy")]
-    assert node.reports(HEALTHY) == [DeviceHealthChanged("gpu-0", "healthy")]
+    message = f"no scan finds it any more (UUID u0); {NEXT_STEP}"
+    gone = DeviceHealthChanged("gpu-0", "gone", message, before="unhealthy")
+    assert node.reports(None) == [gone]
+    assert node.reports(None) == []
+    assert node.reports(HEALTHY) == [DeviceHealthChanged("gpu-0", "healthy", before="gone")]
+    assert node.reports(None) == [replace(gone, before="healthy")]
+
+
+def test_a_device_that_vanished_while_no_driver_ran_is_reported():
+    message = f"no scan finds it any more; {NEXT_STEP}"
+    assert Node().reports(None) == [DeviceHealthChanged("gpu-0", "gone", message)]
+
+
+def test_a_device_whose_backend_has_not_answered_is_not_gone():
+    node = Node()
+    node.inventory = Inventory(unanswered=("acme",), had={DeviceName("gpu-0"): "acme"})
+    node.changes()
+    assert node.events == []
 
 
 def test_errors_are_reported_as_they_grow():
@@ -79,7 +97,9 @@ def test_errors_are_not_counted_twice_when_a_device_comes_back():
     node = Node()
     node.reports(HEALTHY, xid_31=2)
     node.reports(None)
-    assert node.reports(HEALTHY, xid_31=2) == [DeviceHealthChanged("gpu-0", "healthy")]
+    assert node.reports(HEALTHY, xid_31=2) == [
+        DeviceHealthChanged("gpu-0", "healthy", before="gone")
+    ]
 
 
 def test_a_backend_that_counts_anew_is_counted_anew():

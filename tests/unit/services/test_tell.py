@@ -169,10 +169,24 @@ def test_a_new_device_that_is_healthy_or_unchecked_is_no_event() -> None:
         DeviceHealthChanged("gpu-0", "healthy"),
         DeviceHealthChanged("gpu-0", "healthy", "XID 92", before="healthy"),
         DeviceHealthChanged("gpu-0", "unknown", before="unhealthy"),
-        DeviceHealthChanged("gpu-0", "gone", before="unhealthy"),
     ):
         leader.teller(change)
     assert leader.wrote() == []
+
+
+def test_a_device_that_is_gone_and_is_found_again_is_two_events() -> None:
+    leader = Leader()
+    leader.teller(DeviceHealthChanged("gpu-0", "gone", "no scan finds it", before="healthy"))
+    told = NodeEvent("Warning", "DeviceVanished", "device gpu-0 is gone: no scan finds it")
+    assert leader.wrote() == [told]
+    leader.teller(DeviceHealthChanged("gpu-0", "healthy", before="gone"))
+    back = NodeEvent("Normal", "DeviceRecovered", "device gpu-0 is found again")
+    assert leader.wrote() == [back]
+    leader.now += QUIET_SECONDS
+    leader.teller(DeviceHealthChanged("gpu-0", "gone", "no scan finds it", before="unknown"))
+    assert leader.wrote() == [told]
+    leader.teller(DeviceHealthChanged("gpu-0", "unhealthy", "XID 79", before="gone"))
+    assert leader.wrote() == [TOLD_ILL]
 
 
 def test_only_the_leader_tells_of_health_and_what_it_heard_before_too() -> None:
