@@ -32,6 +32,9 @@ RUNBOOK = "https://runbooks.invalid"
 FOREIGN = {
     "up": "Prometheus",
     "resourceclaim_controller_resource_claims": "kube-controller-manager",
+    "kube_daemonset_status_number_unavailable": "kube-state-metrics",
+    "kube_daemonset_status_updated_number_scheduled": "kube-state-metrics",
+    "kube_daemonset_status_desired_number_scheduled": "kube-state-metrics",
 }
 WORDS = {"and", "or", "unless", "by", "without", "on", "ignoring", "bool", "offset"}
 Object = dict[str, Any]
@@ -82,6 +85,7 @@ LABELS = {
     *("namespace", "pod", "container", "claim", "device", "uuid", "product", "driver"),
     *("clock", "type", "reason", "error", "result", "verb", "resource", "code", "version", "le"),
     *("node", "instance", "job"),  # of the scrape: the ServiceMonitor adds them
+    *("thread", "daemonset"),  # of the driver's own threads, and of kube-state-metrics
     *("allocated", "gpu"),  # of kube-controller-manager, and of other exporters
 }
 """What dashboards and alerts may choose, group and name by."""
@@ -92,7 +96,7 @@ GROUPED = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 def labels_in(expression: str) -> set[str]:
     """The labels that an expression of PromQL chooses or groups by."""
     grouped = (name for names in GROUPED.findall(expression) for name in names.split(","))
-    return {*CHOSEN.findall(expression), *map(str.strip, grouped)}
+    return {*CHOSEN.findall(expression), *map(str.strip, grouped)} - {""}  # on () has none
 
 
 def test_labels_are_found_in_expressions() -> None:
@@ -205,7 +209,10 @@ def test_the_chart_has_the_rules_of_the_names_that_are_chosen() -> None:
         assert f'has "{name}" .Values.metrics.names' in text
         assert (CHART / "rules" / f"{name}.yaml") in RULES
     assert RUNBOOK in text
-    assert 'job="dra-driver-metrics"' in text
+    rules = (CHART / "rules" / "driver.yaml").read_text()
+    for named in ('job="dra-driver-metrics"', 'daemonset="dra-driver"'):
+        assert named in text
+        assert named in rules
     schema = json.loads((CHART / "values.schema.json").read_text())
     names = schema["properties"]["metrics"]["properties"]["names"]
     assert names["items"]["enum"] == list(SCHEMES)
