@@ -142,20 +142,28 @@ def named(name: str) -> Snapshot:
     return decode(file.read_bytes(), file.name)
 
 
-def redacted(snapshot: Snapshot, *, uuids: Callable[[str], str] | None = None) -> Snapshot:
-    """Return the snapshot with a number in the place of each UUID and each serial number. `uuids` is what `numbered_uuids` returned."""
-    serials: dict[str, str] = {}
+def redacted(
+    snapshot: Snapshot,
+    *,
+    uuids: Callable[[str], str] | None = None,
+    serials: Callable[[str], str] | None = None,
+) -> Snapshot:
+    """Return the snapshot with a number in the place of each UUID and each serial number.
 
-    def number(text: str) -> str:
-        return serials.setdefault(text, f"{len(serials) + 1:013}")
-
-    facts = _mapped(snapshot.facts, uuids or numbered_uuids(), number)
+    `uuids` is what `numbered_uuids` returned, and `serials` what `numbered_serials` returned.
+    """
+    facts = _mapped(snapshot.facts, uuids or numbered_uuids(), serials or numbered_serials({}))
     return msgspec.structs.replace(snapshot, facts=facts, redacted=True)
 
 
 def numbered_uuids() -> Callable[[str], str]:
     """Return a function that replaces the UUIDs in texts, the same always by the same."""
     return _with_uuids(_numbered)
+
+
+def numbered_serials(known: dict[str, str]) -> Callable[[str], str]:
+    """Return a function that replaces a serial number, the same always by the same; `known` has what it has replaced, and gets more."""
+    return lambda text: known.setdefault(text, f"{len(known) + 1:013}")
 
 
 def renamed(facts: Any, new: Callable[[str, int], str]) -> Any:

@@ -156,7 +156,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
         "--bundle",
         default="",
         metavar="FILE",
-        help="write everything that was found to one file for a bug report, without secrets; - for standard output, as through `kubectl exec`. "
+        help="write everything that was found to one file for a bug report, without identifiers and texts of other programs; - for standard output, as through `kubectl exec`. "
         "`explain --from` and `--backend recorded` read it",
     )
     parser.add_argument("--force", action="store_true", help="overwrite the file of --bundle")

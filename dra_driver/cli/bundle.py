@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of `dra-driver doctor --bundle`: findings, cluster, hardware and the order of events in the log, without secrets.
+"""The file of `dra-driver doctor --bundle`: findings, cluster, hardware and the order of events in the log.
 
+What other programs wrote is left out, and identifiers stand for others, the same in all parts (`doctor/redact.py`, `doctor/redact_cluster.py`).
 Its fields `format`, `formatVersion` and `cluster` are those of a record, so `explain --from` reads it; `snapshot` is what
 `dra-driver snapshot` writes, so `--backend recorded` reads it.
 """
@@ -14,17 +15,18 @@ from dra_driver.backends.recording import Snapshot
 from dra_driver.cli.limits import in_time
 from dra_driver.config.settings import Settings
 from dra_driver.doctor.findings import Diagnosis
-from dra_driver.doctor.redact import LogLine, log_lines, redacted, without_credentials
+from dra_driver.doctor.redact import LogLine, log_lines, own_words, redacted
+from dra_driver.doctor.redact_cluster import numbered, without_texts_of_others
 from dra_driver.errors import DriverError, Permanent
-from dra_driver.model.api.core import Pod
-from dra_driver.model.api.meta import Condition
-from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.cluster import FORMAT, FORMAT_VERSION, ClusterState, NotRead
 from dra_driver.model.names import DOCUMENT_VERSION, NODE_BUNDLE_KIND
 
 SNAPSHOT_SECONDS = 60.0
-LONGEST_MESSAGE = 2000
-"""Of a condition, in characters."""
+PROMISE = (
+    "UUIDs and serial numbers are replaced, texts of other programs are left out, and what looks like a credential is hidden. Names, labels, "
+    "selectors and attributes stay: read it before you publish it."
+)
+"""What the file does not have, and what it has."""
 LARGEST_LOG = 64 * 1024 * 1024
 NO_CLUSTER = ClusterState(
     not_read=tuple(
@@ -54,6 +56,7 @@ def made(
 ) -> Bundle:
     """Return the bundle. `settings` are those of this node's hardware; None: it is another node. `log` is a file, "" for none. Raises Permanent."""
     uuids = recording.numbered_uuids()
+    serials: dict[str, str] = {}
     left_out: list[str] = []
     snapshot = None
     if settings is None:
@@ -63,17 +66,20 @@ def made(
 
         try:
             found = in_time(lambda: take_snapshot(settings), SNAPSHOT_SECONDS)
-            snapshot = recording.redacted(found, uuids=uuids)
+            snapshot = recording.redacted(
+                found, uuids=uuids, serials=recording.numbered_serials(serials)
+            )
         except (DriverError, TimeoutError) as error:
-            left_out.append(f"snapshot: {without_credentials(str(error))}")
+            left_out.append(f"snapshot: {uuids(own_words(str(error)))}")
     if cluster is None:
         left_out.append("cluster: no API server was read")
         cluster = NO_CLUSTER
     if not log:
         left_out.append("log: none was given (--log)")
+    cluster = without_texts_of_others(cluster, uuids, serials)
     return Bundle(
-        diagnosis=redacted(diagnosis, uuids),
-        cluster=_clean(cluster),
+        diagnosis=redacted(diagnosis, numbered(uuids, serials)),
+        cluster=cluster,
         snapshot=snapshot,
         log=log_lines(_tail(log)) if log else (),
         left_out=tuple(left_out),
@@ -83,44 +89,6 @@ def made(
 def encode(bundle: Bundle) -> bytes:
     """Return the content of the file."""
     return msgspec.json.encode(bundle)
-
-
-def _clean(cluster: ClusterState) -> ClusterState:
-    """Return the cluster with credentials hidden in the answers of the API server, which may quote anything."""
-    gaps = tuple(
-        msgspec.structs.replace(gap, message=without_credentials(gap.message))
-        for gap in cluster.not_read
-    )
-    return msgspec.structs.replace(
-        cluster,
-        not_read=gaps,
-        pods=tuple(map(_clean_pod, cluster.pods)),
-        resource_claims=tuple(map(_clean_claim, cluster.resource_claims)),
-    )
-
-
-def _clean_pod(pod: Pod) -> Pod:
-    status = msgspec.structs.replace(pod.status, conditions=_clean_words(pod.status.conditions))
-    return msgspec.structs.replace(pod, status=status)
-
-
-def _clean_claim(claim: ResourceClaim) -> ResourceClaim:
-    if claim.status.devices is None:
-        return claim
-    devices = [
-        msgspec.structs.replace(one, conditions=_clean_words(one.conditions))
-        for one in claim.status.devices
-    ]
-    status = msgspec.structs.replace(claim.status, devices=devices)
-    return msgspec.structs.replace(claim, status=status)
-
-
-def _clean_words(conditions: list[Condition] | None) -> list[Condition] | None:
-    """The conditions with credentials hidden in their messages, which controllers and drivers write."""
-    return conditions and [
-        msgspec.structs.replace(one, message=without_credentials(one.message[:LONGEST_MESSAGE]))
-        for one in conditions
-    ]
 
 
 def _tail(name: str) -> list[bytes]:

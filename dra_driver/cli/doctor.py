@@ -94,8 +94,7 @@ def _write(
     destination.write(bundle.encode(made))
     if not destination.is_standard_output:
         render.error(
-            f"{chosen.bundle}: for a bug report; it has no secrets, but the names of nodes, pods and namespaces. "
-            f"Left out: {'; '.join(made.left_out) or 'nothing'}"
+            f"{chosen.bundle}: for a bug report. {bundle.PROMISE} Missing: {'; '.join(made.left_out) or 'nothing'}"
         )
 
 

@@ -2,7 +2,7 @@
 """What does a failed request mean, and who must act? Only this module turns HTTP and urllib3 errors into the driver's errors.
 
 Every message names the request (verb, resource, object, server), what happened, and the next step. It quotes at most 300
-characters of the server's answer. Requests are never quoted, so no credentials get into a message.
+characters of the server's answer, between the marks of `model/quotes.py`. Requests are never quoted, so no credentials get into a message.
 """
 
 from collections.abc import Mapping
@@ -25,6 +25,7 @@ from dra_driver.kube.base import (
     Unreachable,
 )
 from dra_driver.kube.strict import Undecodable, decode
+from dra_driver.model.quotes import quoted
 
 EXCERPT_CHARACTERS = 300
 RETRIED_STATUSES = frozenset(
@@ -61,7 +62,7 @@ class Answer(Struct, frozen=True):
 
 
 def read_answer(code: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Read the Status object in the body. If the body is something else, the message is an excerpt of it."""
+    """Read the Status object in the body. If the body is something else, the message is an excerpt of it. It is quoted."""
     retry_after = _seconds(headers.get("Retry-After"))
     try:
         status = decode(body)
@@ -73,7 +74,7 @@ def read_answer(code: int, headers: Mapping[str, str], body: bytes) -> Answer:
     details = details if isinstance(details, dict) else {}
     return Answer(
         code,
-        _short(str(status.get("message") or "no message")),
+        quoted(_short(str(status.get("message") or ""))) or "no message",
         str(status.get("reason") or ""),
         str(details.get("kind") or ""),
         retry_after if retry_after is not None else _seconds(details.get("retryAfterSeconds")),
@@ -142,8 +143,10 @@ _MEANINGS: dict[int, tuple[type[DriverError], str]] = {
 def unreachable(call: ApiCall, error: Exception, *, proxy: str, source: str) -> Temporary:
     """The error for a request without an answer: no connection, no TLS, no proxy, or a timeout."""
     through = f" through proxy {proxy}" if proxy else ""
+    said = _short(str(error))
     if isinstance(error, urllib3.exceptions.ProxyError):
         step = "check that the proxy runs and lets this host through, or add the host to NO_PROXY"
+        said = quoted(said)  # it has the words of the proxy
     elif isinstance(error, urllib3.exceptions.SSLError):
         step = f"check the certificate authority, the server name and the client certificate in {source}"
     elif isinstance(error, urllib3.exceptions.ReadTimeoutError):
@@ -151,7 +154,7 @@ def unreachable(call: ApiCall, error: Exception, *, proxy: str, source: str) -> 
     else:
         step = f"check that the API server runs and that its address in {source} can be reached from this machine"
     kind = Unreachable if isinstance(error, _NO_CONNECTION) else Temporary
-    return kind(f"{call}{through}: no answer: {_short(str(error))}; {step}")
+    return kind(f"{call}{through}: no answer: {said}; {step}")
 
 
 _NO_CONNECTION = (
@@ -192,8 +195,8 @@ def garbage(call: ApiCall, body: bytes) -> Temporary:
 
 
 def excerpt(body: bytes) -> str:
-    """The beginning of bytes from outside, as printable text for a message."""
-    return _short(body[: 4 * EXCERPT_CHARACTERS].decode(errors="replace"))
+    """The beginning of bytes from outside, as printable text for a message, quoted; "" if there is none."""
+    return quoted(_short(body[: 4 * EXCERPT_CHARACTERS].decode(errors="replace")))
 
 
 def _short(text: str) -> str:

@@ -64,12 +64,12 @@ class _Login:
                     "authorization",  # the first name since release 36 of the package, the second before
                 )
             except _DEFECTS as error:
-                found = f"the kubernetes package ended with {type(error).__name__} ({error}), as it does for an auth-provider that it does not know"
-                raise self._failed("; ".join([*said, found])) from error
+                found = f"the kubernetes package ended with {type(error).__name__} ({_excerpt(str(error))}), as it does for an auth-provider that it does not know"
+                raise self._failed(*map(_excerpt, said), found) from error
             except Exception as error:
-                raise self._failed("; ".join([*said, str(error)])) from error
+                raise self._failed(*map(_excerpt, (*said, str(error)))) from error
         if not value:
-            raise self._failed("; ".join(said) or "it produced no token")
+            raise self._failed(*(map(_excerpt, said) if said else ("it produced no token",)))
         return {"Authorization": value}
 
     def forget(self) -> None:
@@ -86,10 +86,14 @@ class _Login:
         )
         return configuration
 
-    def _failed(self, found: str) -> Temporary:
+    def _failed(self, *found: str) -> Temporary:
         return Temporary(
-            f"kubeconfig {self._path}, context {self._context!r}: logging in failed: {excerpt(found.encode())}; try kubectl --kubeconfig {self._path} auth whoami"
+            f"kubeconfig {self._path}, context {self._context!r}: logging in failed: {'; '.join(found)}; try kubectl --kubeconfig {self._path} auth whoami"
         )
+
+
+def _excerpt(said: str) -> str:
+    return excerpt(said.encode(errors="replace"))
 
 
 @contextmanager

@@ -29,7 +29,9 @@ def runtime_at(socket: Path) -> RuntimeAnswer | Unknown:
             version = _call(channel, "Version", pb.VersionRequest(), pb.VersionResponse)
             status = _call(channel, "Status", pb.StatusRequest(verbose=True), pb.StatusResponse)
     except grpc.RpcError as error:
-        return Unknown(f"the container runtime did not answer on {socket}: {text_of(error)}")
+        return Unknown(
+            f"the container runtime did not answer on {socket}: {text_of(error, quoting=True)}"
+        )
     return RuntimeAnswer(version.runtime_name, version.runtime_version, _config(status))
 
 

@@ -154,7 +154,7 @@ def _call(socket: Path, method: str, request: Any, answer: type[Any]) -> Any | U
             f"is the kubelet running and --pod-resources-socket right?"
         )
     except grpc.RpcError as error:
-        return Unknown(f"the kubelet did not answer on {socket}: {text_of(error)}")
+        return Unknown(f"the kubelet did not answer on {socket}: {text_of(error, quoting=True)}")
 
 
 def _lists_claims(version: str) -> bool:

@@ -16,6 +16,7 @@ import grpc
 from msgspec import Struct
 
 from dra_driver.errors import Fatal
+from dra_driver.model.quotes import quoted
 
 PATH_LIMIT_BYTES = 107  # a unix socket's path without the closing NUL
 DIRECTORY_MODE = 0o750
@@ -57,10 +58,11 @@ def service(name: str, methods: dict[str, Handler]) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler(name, methods)
 
 
-def text_of(error: Exception) -> str:
-    """The error of a failed gRPC call in one line: status code and details."""
+def text_of(error: Exception, *, quoting: bool = False) -> str:
+    """The error of a failed gRPC call in one line: status code and details, which are quoted for a message that may leave the node."""
     if isinstance(error, grpc.Call):
-        return f"{error.code().name}: {error.details()}"
+        details = error.details() or ""
+        return f"{error.code().name}: {quoted(details) if quoting else details}"
     return str(error)
 
 

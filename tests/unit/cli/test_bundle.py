@@ -27,18 +27,36 @@ from dra_driver.testing.fake_api import Answer, FakeApi
 MARK = "hunter2hunter2"
 UUID = "GPU-12345678-90ab-cdef-1234-567890abcdef"
 DRIVER = "gpu.dra-driver.dev"
-FACTS = {"gpus": [{"uuid": UUID, "serial": "165001"}]}
 OPAQUE = {"driver": DRIVER, "parameters": {"apiVersion": "x/v1", "kind": "K", "label": MARK}}
 DEVICES = {
     "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
     "config": [{"opaque": OPAQUE}],
 }
 NOTED = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": MARK}}
+POD_UID = "99999999-2222-3333-4444-555555555555"
+SERIAL = "1650921000123"
+FACTS = {"gpus": [{"uuid": UUID, "serial": SERIAL}]}
 LEAK = (
-    f"password={MARK}, https://admin:{MARK}@hook.example.com/?access_token={MARK}&x=1, "
-    f"Authorization: Bearer {MARK}, --client-secret {MARK}"
+    f"{MARK} is the password, pwd={MARK}, https://admin:{MARK}@hook.example.com/?access_token={MARK}&x=1, "
+    f"Authorization: Bearer {MARK}, --client-secret {MARK}, AKIA{MARK}, of {UUID}"
 )
-CONDITION = {"type": "Ready", "status": "True", "reason": "R", "message": MARK}
+"""What somebody else says: no list of forms is long enough for it."""
+FORMS = (
+    f"pwd={MARK}",
+    f"DB_PASS={MARK}",
+    f'{{\\"password\\":\\"{MARK}\\"}}',
+    f"https://acct.blob.core.windows.net/c?sig={MARK}",
+    f"ghp_{MARK}",
+    f"AKIA{MARK}",
+    f"client-key-data: LS0tLS1CRUdJTi{MARK}",
+    f'{{"auths":{{"r.io":{{"auth":"{MARK}"}}}}}}',
+    f"the password '{MARK}' is wrong",
+    f"Authorization: Digest username=u, response={MARK}",
+    f"https://x@y:{MARK}@host/",
+    f"curl -u user:{MARK}",
+)
+"""What this program says itself, or people write into labels and selectors."""
+CONDITION = {"type": "Ready", "status": "True", "reason": "R", "message": LEAK}
 
 
 @pytest.fixture
@@ -74,7 +92,8 @@ def fill(api: FakeApi) -> None:
         "containerRuntimeVersion": f"containerd://2.0 token={MARK}",
     }
     status = {"nodeInfo": info, "conditions": [CONDITION]}
-    api.put("nodes", {"metadata": {"name": "n", **NOTED}, "status": status})
+    labels = {"token": MARK, "api-key": MARK, "nvidia.com/gpu.serial": SERIAL}
+    api.put("nodes", {"metadata": {"name": "n", "labels": labels, **NOTED}, "status": status})
     container = {
         "name": "c",
         "env": [{"name": "TOKEN", "value": MARK}],
@@ -99,10 +118,25 @@ def fill(api: FakeApi) -> None:
         "message": LEAK,
     }
     told = {"conditions": [CONDITION, unscheduled], "message": MARK, "reason": MARK}
-    pod = {"metadata": {"name": "p", **NOTED}, "spec": spec, "status": told}
+    meta = {"name": "p", "uid": POD_UID, "labels": {"api-key": MARK}, **NOTED}
+    pod = {"metadata": meta, "spec": {**spec, "nodeSelector": {"token": MARK}}, "status": told}
     api.put("pods", pod)
     api.put("namespaces", {"metadata": {"name": "default", **NOTED}})
-    device_class = {"config": [{"opaque": OPAQUE}]}
+    fill_devices(api)
+    said = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}
+    body = json.dumps({**said, "message": f"denied by webhook: {LEAK}"}).encode()
+    api.faults.add(Answer(403, {}, body), verb="list", resource="poddisruptionbudgets")
+    api.faults.add(Answer(403, {}, body), verb="create", resource="discovery", times=20)
+    api.faults.add(Answer(403, {}, body), verb="list", resource="namespaces", times=1)
+
+
+def fill_devices(api: FakeApi) -> None:
+    """Put the mark and identifiers wherever an object of resource.k8s.io can have them."""
+    asked = " || ".join(f"device.driver == {json.dumps(form)}" for form in FORMS)
+    selectors = [
+        {"cel": {"expression": f"{asked} || device.attributes['{DRIVER}'].uuid == '{UUID}'"}}
+    ]
+    device_class = {"config": [{"opaque": OPAQUE}], "selectors": selectors}
     api.put("deviceclasses", {"metadata": {"name": "gpu", **NOTED}, "spec": device_class})
     result = {"request": "r", "driver": DRIVER, "pool": "n", "device": "gpu-0"}
     config = [{"source": "FromClaim", "opaque": OPAQUE}]
@@ -122,13 +156,10 @@ def fill(api: FakeApi) -> None:
     template = {"metadata": NOTED, "spec": {"devices": DEVICES}}
     api.put("resourceclaimtemplates", {"metadata": {"name": "t", **NOTED}, "spec": template})
     pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
-    slice_spec = {"driver": DRIVER, "nodeName": "n", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    published = {"uuid": {"string": UUID}, "serial": {"string": SERIAL}}
+    device = {"name": "gpu-0", "attributes": published}
+    slice_spec = {"driver": DRIVER, "nodeName": "n", "pool": pool, "devices": [device]}
     api.put("resourceslices", {"metadata": {"name": "s", **NOTED}, "spec": slice_spec})
-    said = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403}
-    body = json.dumps({**said, "message": f"denied by webhook: {LEAK}"}).encode()
-    api.faults.add(Answer(403, {}, body), verb="list", resource="poddisruptionbudgets")
-    api.faults.add(Answer(403, {}, body), verb="create", resource="discovery", times=20)
-    api.faults.add(Answer(403, {}, body), verb="list", resource="namespaces", times=1)
 
 
 def fill_node(root: Path) -> None:
@@ -153,7 +184,7 @@ def fill_node(root: Path) -> None:
     with store.transaction("started") as transaction:
         transaction.start(row)
     with store.transaction("releasing") as transaction:
-        reason = f"cannot reset {UUID}: bearer {MARK}"
+        reason = f"cannot reset {UUID}: bearer {MARK} {' '.join(FORMS)}"
         transaction.hold(row.ref.uid, Held(reason, "2027-01-15T08:00:00Z"))
     store.close()
 
@@ -196,18 +227,25 @@ def test_no_secret_is_in_it(
     assert {"device-held", "cdi-file-broken", "pod-sees-every-gpu", "imex-on-host"} <= ids
     assert whole["log"] == [{"event": "claim_refused", "level": "warning"}]
     assert whole["cluster"]["resourceClaims"][0]["metadata"]["name"] == "c"
-    assert any("[hidden]" in str(one) for one in whole["cluster"]["notRead"])
+    assert any("characters left out" in str(one) for one in whole["cluster"]["notRead"])
     assert whole["leftOut"] == []
     # A GPU has another UUID, the same in the snapshot and in the findings.
     (gpu,) = whole["snapshot"]["facts"]["gpus"]
     assert UUID not in file.read_text()
-    assert "165001" not in file.read_text()
+    assert not any(one in file.read_text() for one in (SERIAL, POD_UID))
     assert gpu["uuid"] in json.dumps(whole["diagnosis"])
+    (found,) = whole["cluster"]["resourceSlices"][0]["spec"]["devices"]
+    assert found["attributes"] == {
+        "uuid": {"string": gpu["uuid"]},
+        "serial": {"string": gpu["serial"]},
+    }
+    (chosen,) = whole["cluster"]["deviceClasses"][0]["spec"]["selectors"]
+    assert f"uuid == '{gpu['uuid']}'" in chosen["cel"]["expression"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     captured = capsys.readouterr()
     assert "PROBLEM" in captured.out
     assert captured.err == (
-        f"dra-driver: {file}: for a bug report; it has no secrets, but the names of nodes, pods and namespaces. Left out: nothing\n"
+        f"dra-driver: {file}: for a bug report. {bundle.PROMISE} Missing: nothing\n"
     )
 
 
@@ -243,6 +281,33 @@ def test_no_credential_of_an_address_is_in_it(
     text = (root / "b.json").read_text()
     assert "192.0.2.1" in text or "[fd00" in text or "127.0.0.1:9" in text
     assert MARK not in text + "".join(capsys.readouterr())
+
+
+def test_nothing_of_what_a_login_program_says_is_in_it(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"sts denied for {MARK} {' '.join(FORMS)}"
+    login = put(root, "login", f"#!/bin/sh\ncat >&2 <<'END'\n{words}\nEND\nexit 3\n")
+    login.chmod(0o700)
+    program = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(login),
+        "interactiveMode": "Never",
+    }
+    config = {
+        "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "x", "user": {"exec": program}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "current-context": "x",
+    }
+    put(root, "config", json.dumps(config))
+    file, whole = bundled(root, "--node", "n")
+    assert MARK not in file.read_text()
+    (found,) = (one["found"] for one in whole["diagnosis"]["findings"] if one["check"] == "api")
+    assert "it ended with 3: [" in found
+    assert "characters left out]; try kubectl" in found
+    # Who asked on this machine sees the words.
+    assert f"sts denied for {MARK}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_other_commands_read_it(

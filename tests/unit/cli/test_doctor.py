@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from dra_driver.cli.main import kubectl, main
 from dra_driver.daemon.http_endpoint import HttpEndpoint
+from dra_driver.doctor.redact import own_words
 from dra_driver.model.cluster import FORMAT, FORMAT_VERSION
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
@@ -516,8 +517,10 @@ def test_wrong_usage(
 
 
 def retold(document: Any) -> list[Any]:
-    """The findings as a file tells them: whoever reads it is not on the node, so there is no command."""
-    return [{**one, "command": ""} for one in document["findings"]]
+    """The findings as a file tells them: whoever reads it is not on the node, so there is no command; and nothing of what others wrote."""
+    return [
+        {**one, "command": "", "found": own_words(one["found"])} for one in document["findings"]
+    ]
 
 
 def recorded(root: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:

@@ -46,7 +46,7 @@ Traceback (most recent call last):
   File "/opt/lab/login", line 1, in <module>
 ModuleNotFoundError: No module named 'lab'
 """
-MEANING = "it broke with ModuleNotFoundError: No module named 'lab'; install or update the program and the Python that it runs in"
+MEANING = "it broke with “ModuleNotFoundError: No module named 'lab'”; install or update the program and the Python that it runs in"
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_what_runs_on_a_node_starts_no_program(write: Write, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ({"exit": "no ticket\x1b[31m"}, "it ended with 1: no ticket [31m"),
+        ({"exit": "no ticket\x1b[31m"}, "it ended with 1: “no ticket [31m”"),
         ({"exit": 7}, "it ended with 7: it said nothing"),
         ({"raw": "hunter2"}, "it printed no ExecCredential with a status (JSONDecodeError)"),
         ({"raw": "[]"}, "it printed no ExecCredential with a status (TypeError)"),
@@ -187,7 +187,7 @@ def test_what_runs_on_a_node_starts_no_program(write: Write, tmp_path: Path) -> 
         ({"exit": BROKEN}, f"it ended with 1: {MEANING}"),
         (
             {"apiVersion": "v9"},
-            f"it answered in apiVersion v9, and the kubeconfig wants {VERSIONS[0]}",
+            f"it answered in apiVersion “v9”, and the kubeconfig wants {VERSIONS[0]}",
         ),
         (
             {"status": {"token": "", "clientCertificateData": "PEM"}},
@@ -214,7 +214,7 @@ def test_a_program_without_a_token_is_temporary_and_what_it_printed_stays_unsaid
 def test_a_missing_program_is_told_with_its_hint(write: Write) -> None:
     path = write(command="no-such-login", installHint="install the lab's tools")
     with pytest.raises(
-        Temporary, match="no program no-such-login; install the lab's tools; try kubectl"
+        Temporary, match="no program no-such-login; “install the lab's tools”; try kubectl"
     ):
         credentials(path).headers()
     with pytest.raises(Temporary, match="no program no-such-login; try kubectl"):
@@ -262,7 +262,7 @@ def test_a_program_that_hangs_is_stopped_with_what_it_started_and_its_words_are_
     monkeypatch.setattr(login_program, "ANSWER_SECONDS", 3.0)
     script = f"echo open https://lab/login >&2; sleep 600 & echo $! > {tmp_path}/child; wait"
     assert refusal(shell(tmp_path, script)) == (
-        "it did not end within 3 s and was stopped: open https://lab/login; run it by hand and see what it waits for or prints"
+        "it did not end within 3 s and was stopped: “open https://lab/login”; run it by hand and see what it waits for or prints"
     )
     wait_until_dead(int((tmp_path / "child").read_text()))
 

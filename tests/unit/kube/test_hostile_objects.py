@@ -180,7 +180,7 @@ def test_so_many_are_told_and_then_no_more(
 
 def test_a_list_that_is_none_says_so(kube: HttpKubeApi, api: FakeApi) -> None:
     api.faults.add(Answer(200, body=b"<html>"), verb="list", resource="resourceclaims")
-    with pytest.raises(DriverError, match=r"list resourceclaims .* sent no JSON object: <html>"):
+    with pytest.raises(DriverError, match=r"list resourceclaims .* sent no JSON object: “<html>”"):
         kube.allocated_claims(POOL)
 
 

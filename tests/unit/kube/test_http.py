@@ -183,9 +183,9 @@ def test_an_update_of_what_somebody_changed_is_a_conflict(kube: HttpKubeApi, api
     with pytest.raises(Conflict) as caught:
         kube.apply_slice_change(UpdateSlice(stored, SPEC))
     assert str(caught.value) == (
-        f"update resourceslices {NAME} at {api.url}: the server answered 409: Operation cannot be fulfilled on "
+        f"update resourceslices {NAME} at {api.url}: the server answered 409: “Operation cannot be fulfilled on "
         f'resourceslices.resource.k8s.io "{NAME}": the object has been modified; please apply your changes to the latest '
-        "version and try again; somebody else wrote it: read it again and decide again"
+        "version and try again”; somebody else wrote it: read it again and decide again"
     )
 
 
@@ -231,8 +231,8 @@ def test_a_taken_name_is_said_and_whose_it_is_can_be_asked(kube: HttpKubeApi, ap
     with pytest.raises(NameTaken) as caught:
         created(kube)
     assert str(caught.value) == (
-        f'create resourceslices {NAME} at {api.url}: the server answered 409: resourceslices.resource.k8s.io "{NAME}" already '
-        f"exists; look whose it is: kubectl get resourceslices {NAME} -o yaml"
+        f'create resourceslices {NAME} at {api.url}: the server answered 409: “resourceslices.resource.k8s.io "{NAME}" already '
+        f"exists”; look whose it is: kubectl get resourceslices {NAME} -o yaml"
     )
     assert kube.slice_holder(NAME) == SliceHolder(
         NAME,
@@ -309,7 +309,7 @@ def test_a_node_that_does_not_exist_is_named(kube: HttpKubeApi, api: FakeApi) ->
     with pytest.raises(NotFound) as caught:
         created(kube)
     assert str(caught.value) == (
-        f'get nodes node-1 at {api.url}: the server answered 404: nodes "node-1" not found; it does not exist or was deleted'
+        f'get nodes node-1 at {api.url}: the server answered 404: “nodes "node-1" not found”; it does not exist or was deleted'
     )
 
 
@@ -340,8 +340,8 @@ def test_a_claim_that_is_gone_is_not_found(kube: HttpKubeApi, api: FakeApi) -> N
     with pytest.raises(NotFound) as caught:
         kube.get_claim(ClaimRef("team-a", "training", ClaimUid("u")))
     assert str(caught.value) == (
-        f"get resourceclaims team-a/training at {api.url}: the server answered 404: resourceclaims.resource.k8s.io "
-        '"training" not found; it does not exist or was deleted'
+        f"get resourceclaims team-a/training at {api.url}: the server answered 404: “resourceclaims.resource.k8s.io "
+        '"training" not found”; it does not exist or was deleted'
     )
 
 
@@ -463,8 +463,8 @@ def test_a_watch_from_a_forgotten_version_is_expired(kube: HttpKubeApi, api: Fak
     with pytest.raises(Expired) as caught:
         next(kube.watch_slices(version, threading.Event()))
     assert str(caught.value) == (
-        f"watch resourceslices of node node-1 from version {version} at {api.url}: the server answered 410: too old resource "
-        f"version: {version} ({api.store.version}); list again and watch from there"
+        f"watch resourceslices of node node-1 from version {version} at {api.url}: the server answered 410: “too old resource "
+        f"version: {version} ({api.store.version})”; list again and watch from there"
     )
 
 
@@ -477,7 +477,7 @@ def test_a_watch_refused_with_410_is_expired(kube: HttpKubeApi, api: FakeApi) ->
 def test_another_error_event_is_temporary(kube: HttpKubeApi, api: FakeApi) -> None:
     line = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd is away"}}\n'
     api.faults.add(WatchLine(line), verb="watch")
-    with pytest.raises(Temporary, match=r"500: etcd is away; .* retried later"):
+    with pytest.raises(Temporary, match=r"500: “etcd is away”; .* retried later"):
         next(kube.watch_slices("1", threading.Event()))
 
 
@@ -587,7 +587,7 @@ def test_forbidden_names_the_verb_the_resource_and_the_role(
     with pytest.raises(Invalid) as caught:
         created(kube)
     assert str(caught.value) == (
-        f'create resourceslices {NAME} at {api.url}: the server answered 403: User "fake" cannot do this; allow verb '
+        f'create resourceslices {NAME} at {api.url}: the server answered 403: “User "fake" cannot do this”; allow verb '
         "'create' on resource 'resourceslices' in the ClusterRole that is bound to the user named there, and look for "
         "admission policies"
     )
@@ -599,7 +599,7 @@ def test_a_write_is_sent_once_and_says_when_to_come_back(kube: HttpKubeApi, api:
     with pytest.raises(Temporary) as caught:
         created(kube)
     assert caught.value.retry_after_seconds == 7
-    assert "429: Too many requests" in str(caught.value)
+    assert "429: “Too many requests" in str(caught.value)
     assert asked(api).count(("create", "resourceslices")) == 1
 
 
@@ -609,7 +609,7 @@ def test_garbage_instead_of_a_claim_is_shown(kube: HttpKubeApi, api: FakeApi) ->
         kube.get_claim(ClaimRef("default", "training", ClaimUid("u")))
     assert str(caught.value) == (
         f"get resourceclaims default/training at {api.url}: the server answered with success but sent no JSON object: "
-        "<html>Log in first</html>; check that the address is a Kubernetes API server's and what a proxy between makes of "
+        "“<html>Log in first</html>”; check that the address is a Kubernetes API server's and what a proxy between makes of "
         "its answers"
     )
 

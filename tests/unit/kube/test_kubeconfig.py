@@ -316,7 +316,7 @@ except Exception as error:
     )
     assert done.stderr == ""
     assert done.stdout == (
-        f"Temporary kubeconfig {path}, context 'lab-admin': logging in failed: no ticket [31m; refused; try "
+        f"Temporary kubeconfig {path}, context 'lab-admin': logging in failed: “no ticket [31m”; “refused”; try "
         f"kubectl --kubeconfig {path} auth whoami\n"
     )
 
@@ -344,7 +344,7 @@ def test_an_auth_provider_that_the_package_does_not_know_is_told_in_words(tmp_pa
         login(path, "lab-admin", "auth-provider", package=lambda: package).headers()
     assert str(caught.value) == (
         f"kubeconfig {path}, context 'lab-admin': logging in failed: the kubernetes package ended with AttributeError "
-        "('NoneType' object has no attribute 'token'), as it does for an auth-provider that it does not know; "
+        "(“'NoneType' object has no attribute 'token'”), as it does for an auth-provider that it does not know; "
         f"try kubectl --kubeconfig {path} auth whoami"
     )
 

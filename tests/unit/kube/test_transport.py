@@ -105,7 +105,7 @@ def test_a_time_to_come_back_after_the_deadline_is_passed_on(
 ) -> None:
     api.faults.status(503, retry_after=60)
     with pytest.raises(
-        Temporary, match=r"list nodes at .* 503: the server is currently unable"
+        Temporary, match=r"list nodes at .* 503: “the server is currently unable"
     ) as caught:
         transport.request(NODES)
     assert caught.value.retry_after_seconds == 60
@@ -195,7 +195,7 @@ def test_an_error_page_of_something_else_is_quoted_in_part(
     api.faults.add(Answer(500, body=b"<html>\n" + b"bad gateway " * 100))
     with pytest.raises(Temporary) as caught:
         transport.request(NODES)
-    quoted = str(caught.value).partition("answered 500: ")[2].partition("; ")[0]
+    quoted = str(caught.value).partition("answered 500: “")[2].partition("”; ")[0]
     assert quoted.startswith("<html> bad gateway bad gateway")
     assert len(quoted) == 300
 
@@ -296,7 +296,7 @@ def test_credentials_that_stay_refused_name_the_next_step(
         with pytest.raises(Temporary) as caught:
             transport.request(NODES)
         assert str(caught.value) == (
-            f"list nodes at {api.url}: the server answered 401: Unauthorized; the credentials were read anew and still refused: "
+            f"list nodes at {api.url}: the server answered 401: “Unauthorized”; the credentials were read anew and still refused: "
             "check that the service account exists and its token is mounted, or that the kubeconfig's user is still valid"
         )
         assert len(api.requests) == 2

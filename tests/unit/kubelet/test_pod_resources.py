@@ -139,7 +139,7 @@ def test_a_call_that_fails_is_unknown_and_the_next_one_counts(kubelet: Kubelet) 
     ask = PodResources(kubelet.socket, lambda: "v1.37.0")
     kubelet.fails = True
     assert ask() == Unknown(
-        f"the kubelet did not answer on {kubelet.socket}: RESOURCE_EXHAUSTED: rejected by rate limit"
+        f"the kubelet did not answer on {kubelet.socket}: RESOURCE_EXHAUSTED: “rejected by rate limit”"
     )
     kubelet.fails = False
     assert ask() == frozenset()
