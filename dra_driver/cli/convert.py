@@ -54,10 +54,10 @@ def _documents(one: Converted) -> Iterator[str]:
         yield "---\n"
         yield from (f"# {render.plain(note)}\n" for note in comments)
         yield from (f"# not converted: {_line(each)}\n" for each in left)
-        yield _yaml(document)
+        yield _shown(document)
 
 
-def _yaml(document: Object) -> str:
+def _shown(document: Object) -> str:
     """Return the document as YAML. Text with direction marks is escaped: a reader would see another order than a program."""
     text = yaml.safe_dump(document, sort_keys=False, width=_WIDE, allow_unicode=True)
     if all(map(str.isprintable, text.split("\n"))):

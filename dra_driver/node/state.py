@@ -287,10 +287,12 @@ def _driver_error(error: sqlite3.Error, path: Path, busy_seconds: float) -> Driv
         return Temporary(
             f"cannot write state file {path}: {error}; free space on its disk, the kubelet tries again"
         )
-    if code == sqlite3.SQLITE_IOERR:
+    if (
+        code == sqlite3.SQLITE_IOERR
+    ):  # SQLite calls it so too if the disk is full for its index of the log
         return Temporary(
-            f"cannot read or write state file {path}: {error}; look for errors of its disk in the kernel's log (`dmesg`), "
-            f"the kubelet tries again"
+            f"cannot read or write state file {path}: {error}; free space on its disk if it is full, else look for its errors "
+            f"in the kernel's log (`dmesg`); the kubelet tries again"
         )
     if code in _REFUSED:
         return Permanent(f"cannot write state file {path}: {error}; its directory must be writable")

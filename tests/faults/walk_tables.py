@@ -37,7 +37,7 @@ EXCUSES = {
     "crash": "",
     "sockets": "not registered|UNAVAILABLE|connect",
     # A device that is held becomes free with a write, and whoever waits for it waits in vain.
-    "disk": "cannot write|cannot remove|cannot open|too large|is not done after|by a process that did not give its name",
+    "disk": "cannot write|cannot read or write|cannot remove|cannot open|too large|is not done after|by a process that did not give its name",
     "api": "cannot read claim|is not done after",
     "ending": "is being unprepared",
     "gone": "not found|was replaced",

@@ -404,7 +404,7 @@ def test_a_full_disk_is_temporary_and_undoes_the_transaction(path: Path) -> None
         assert all_rows(store) == (a_row(),)
 
 
-def test_an_error_of_the_disk_sends_nobody_to_free_space(path: Path) -> None:
+def test_an_error_of_the_disk_is_no_full_disk_for_sure(path: Path) -> None:
     with opened(path) as store:
         start(store, a_row())
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -416,8 +416,8 @@ def test_an_error_of_the_disk_sends_nobody_to_free_space(path: Path) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert str(caught.value) == (
-            f"cannot read or write state file {path}: disk I/O error; look for errors of its disk in the kernel's log (`dmesg`), "
-            f"the kubelet tries again"
+            f"cannot read or write state file {path}: disk I/O error; free space on its disk if it is full, "
+            "else look for its errors in the kernel's log (`dmesg`); the kubelet tries again"
         )
         assert all_rows(store) == (a_row(),)
 
