@@ -20,7 +20,7 @@ _MIGRATIONS += (
 )
 SCHEMA += 1
 """
-AFTER_MIGRATIONS = "\n_LOCKED = ("
+AFTER_MIGRATIONS = "\n\ndef migrate("
 
 
 def write_successor(target: Path) -> Path:
@@ -34,8 +34,8 @@ def write_successor(target: Path) -> Path:
     _change(
         target / "dra_driver" / "__init__.py", '__version__ = "', f'__version__ = "{VERSION}"  # "'
     )
-    state = target / "dra_driver" / "node" / "state.py"
-    _change(state, AFTER_MIGRATIONS, NEXT_SCHEMA + AFTER_MIGRATIONS)
+    schema = target / "dra_driver" / "node" / "schema.py"
+    _change(schema, AFTER_MIGRATIONS, NEXT_SCHEMA + AFTER_MIGRATIONS)
     return target
 
 
