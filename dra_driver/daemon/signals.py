@@ -5,7 +5,7 @@ import faulthandler
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from dra_driver.model.exit_codes import INTERRUPTED
@@ -77,13 +77,24 @@ def signals() -> Iterator[EndSignal]:
 
 @contextmanager
 def stack_dumps() -> Iterator[None]:
-    """Write the stacks of all threads to standard error: inside the block at each SIGQUIT, and at the end when the process crashes.
-
-    The C library's handler does it, not Python. So it works while a thread keeps Python's lock, and waits for no queue of the log.
-    """
+    """Write the stacks of all threads to standard error: inside the block at each SIGQUIT, and at the end when the process crashes."""
     faulthandler.enable(STANDARD_ERROR)
-    faulthandler.register(signal.SIGQUIT, STANDARD_ERROR)
+    before = signal.signal(signal.SIGQUIT, _show_stacks)
     try:
         yield
     finally:
-        faulthandler.unregister(signal.SIGQUIT)
+        signal.signal(signal.SIGQUIT, before)
+
+
+def _show_stacks(_number: int, _frame: FrameType | None) -> None:
+    """The handler of SIGQUIT. It waits for no queue of the log.
+
+    It has Python's lock, so no other thread changes its stack while it is read: without that (`faulthandler.register`) a look at the
+    threads ends the process now and then. And it must not wait with that lock for whoever reads the log, so it writes in two steps.
+    """
+    with os.fdopen(os.memfd_create("stacks"), "w+b", buffering=0) as stacks, suppress(OSError):
+        faulthandler.dump_traceback(stacks)
+        stacks.seek(0)
+        left = stacks.read()
+        while left:
+            left = left[os.write(STANDARD_ERROR, left) :]

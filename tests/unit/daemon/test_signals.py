@@ -83,3 +83,25 @@ def test_a_signal_that_another_thread_takes_is_noted_too() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, "SIGTERM\n"), done.stderr
+
+
+def test_stacks_are_shown_while_they_change() -> None:
+    """Whoever reads the stack of a thread that goes on ends the process sooner or later."""
+    script = (
+        "import sys, threading\nfrom dra_driver.daemon.signals import stack_dumps\n"
+        "def deeper(left):\n    return left and deeper(left - 1)\n"
+        "def work():\n    while True: deeper(50)\n"
+        "with stack_dumps():\n"
+        "    for _ in range(3): threading.Thread(target=work, daemon=True).start()\n"
+        "    print('ready', file=sys.stderr, flush=True)\n"
+        "    sys.stdin.readline()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "ready\n"
+        for _ in range(50):
+            process.send_signal(signal.SIGQUIT)
+            assert any(line.startswith("Current thread") for line in process.stderr)
+        process.kill()
