@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from dra_driver.cli.common_arguments import (
     add_cluster,
+    add_context,
     add_output,
     add_record,
     add_timeout,
@@ -132,9 +133,7 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
         help="where the node's / is mounted; all paths of the node are looked for below it (default: /). In a container only what is "
         "mounted is looked at without it",
     )
-    parser.add_argument(
-        "--context", default="", help="context of the kubeconfig (default: its current context)"
-    )
+    add_context(parser)
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:

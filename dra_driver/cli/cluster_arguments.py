@@ -6,13 +6,7 @@ from typing import NoReturn
 
 from dra_driver.cli.arguments import add_arguments as add_arguments_of_driver
 from dra_driver.cli.arguments import add_doctor, add_explain, add_migration
-from dra_driver.cli.common_arguments import (
-    EXPLAIN_SECONDS,
-    add_cluster,
-    add_output,
-    add_record,
-    seconds,
-)
+from dra_driver.cli.common_arguments import add_cluster, add_output, add_record, add_timeout
 from dra_driver.config.options import OPTIONS
 from dra_driver.model.exit_codes import KUBECTL, summary
 from dra_driver.overview.usage import BY
@@ -99,13 +93,7 @@ def _add_overview(command: str, parser: argparse.ArgumentParser) -> None:
             metavar="CLASS",
             help="a DeviceClass (default: all)",
         )
-        parser.add_argument(
-            "--timeout",
-            type=seconds,
-            default=EXPLAIN_SECONDS,
-            metavar="SECONDS",
-            help=f"stop looking after this time (default: {EXPLAIN_SECONDS:g})",
-        )
+        add_timeout(parser, "stop looking after this time")
     if command == "claims":
         parser.add_argument(
             "claim_names",

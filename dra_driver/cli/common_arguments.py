@@ -15,6 +15,11 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="(default: KUBECONFIG, ~/.kube/config, or the pod's service account)",
     )
+    add_context(parser)
+
+
+def add_context(parser: argparse.ArgumentParser) -> None:
+    """Add --context."""
     parser.add_argument(
         "--context", default="", help="context of the kubeconfig (default: its current context)"
     )
