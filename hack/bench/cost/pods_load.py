@@ -62,7 +62,7 @@ def _is_ready(pod: Mapping[str, Any]) -> bool:
 def pod(name: str, image: str, *, claim: bool) -> dict[str, Any]:
     """A pod that sleeps, with a claim for one GPU or without."""
     container: dict[str, Any] = {"name": "main", "image": image, "command": ["sleep", "3600"]}
-    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
+    spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 1}
     if claim:
         container["resources"] = {"claims": [{"name": "gpu"}]}
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
