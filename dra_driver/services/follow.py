@@ -11,10 +11,11 @@ nothing, because its connection may be broken without an error. So before the dr
 more, unless the claim is *followed*: its watch had an event within the last FRESH_SECONDS. If the watch has not delivered the
 version that is read then, the driver also reads the changes in between. They may name a pod that is gone from the API again.
 
-A watch begins when the node is quiet: no call for SETTLE_SECONDS, or LATEST_SECONDS after the first one. To open a watch takes longer than to
-prepare a claim, and would delay the kubelet's next call. Nothing is missed: the claim's version that the call has read is kept (`reserved`),
-and changes are read from there on, by the watch or before a release. Until the watch has read the claim once, the claim is *unwatched*:
-before a release the driver asks for the pods of each such claim, also of a claim made from a template.
+A watch begins when the node is quiet: no call for SETTLE_SECONDS, or LATEST_SECONDS after the first one. To open a watch takes
+longer than to prepare a claim, for the API server too. It would delay the kubelet's next call, and the other pods that a node gets at
+once. Nothing is missed: the claim's version that the call has read is kept (`reserved`), and changes are read from there on, by the
+watch or before a release. Until the watch has read the claim once, the claim is *unwatched*: before a release the driver asks for the
+pods of each such claim, also of a claim made from a template.
 """
 
 import time
@@ -51,8 +52,8 @@ MOST_WATCHES = 32
 # How often the follower looks for claims that another process prepared.
 LOOK_SECONDS = 30.0
 # For claims of this process it waits until nothing has been prepared or unprepared for so long, and at most for LATEST_SECONDS.
-SETTLE_SECONDS = 1.0
-LATEST_SECONDS = 5.0
+SETTLE_SECONDS = 2.0
+LATEST_SECONDS = 20.0
 # API servers forget changes that are older (--etcd-compaction-interval). A standby process begins no watches and only keeps versions.
 REMEMBERED_SECONDS = 300.0
 POLL_SECONDS = 60.0

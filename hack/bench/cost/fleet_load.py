@@ -44,7 +44,7 @@ RENEWERS = 50
 TCP_INFO_BYTES = 256
 SENT_AT, RECEIVED_AT = 200, 128  # tcpi_bytes_sent and tcpi_bytes_received in struct tcp_info
 WAIT_SECONDS = 120.0
-SETTLE_SECONDS = 3.0  # until the last watch is open
+SETTLE_SECONDS = 5.0  # until the last watch is open
 
 
 @dataclass(slots=True)
