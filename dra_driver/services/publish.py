@@ -62,6 +62,8 @@ from dra_driver.services.served_fields import ServedFields
 from dra_driver.services.slice_names import SliceNames
 from dra_driver.services.vanished import PoolWish, PublisherInputs
 
+# After a prepare call the thread looks at the owners of hardware; later than that, so that it does not delay the answer, and once for many calls.
+_OWNERS_SECONDS = 0.1
 _STOP_SECONDS = 1.0  # after `stop` the thread may go on for so long
 _CONFLICT_TRIES = 3
 
@@ -123,6 +125,7 @@ class Publisher:
         self._names = SliceNames(place.driver, NodeName(place.pool))
         self._changed = Condition()
         self._due = inf
+        self._owners_due = inf
         self._news = False
         self._backoff = Backoff()
         self._patience = Patience()
@@ -138,7 +141,8 @@ class Publisher:
         while not stop.is_set():
             self.step()
             with self._changed:
-                seconds = min(max(self._due - self._clock(), 0.0), _STOP_SECONDS)
+                due = min(self._due, self._owners_due)
+                seconds = min(max(due - self._clock(), 0.0), _STOP_SECONDS)
                 if seconds:
                     self._changed.wait(seconds)
 
@@ -149,9 +153,10 @@ class Publisher:
         self._look_in(0.0)
 
     def prepared(self) -> None:
-        """Publish now if a new owner has hardware that the scheduler would give away under another name."""
-        if self._wish.occupied_unseen():
-            self.wake()
+        """Publish soon if a new owner has hardware that the scheduler would give away under another name."""
+        with self._changed:
+            self._owners_due = min(self._owners_due, self._clock() + _OWNERS_SECONDS)
+            self._changed.notify_all()
 
     def released(self) -> None:
         """Publish now if a device is tainted because of a claim, or if other devices are held: a claim was unprepared, or released."""
@@ -160,6 +165,7 @@ class Publisher:
 
     def step(self) -> None:
         """Plan and publish, if the next publication is due."""
+        self._look_at_owners()
         with self._changed:
             if self._due > self._clock():
                 return
@@ -171,6 +177,14 @@ class Publisher:
         else:
             again = self._backoff.left(self._clock())
         self._look_in(min(again, self._node.flush()))
+
+    def _look_at_owners(self) -> None:
+        with self._changed:
+            if self._owners_due > self._clock():
+                return
+            self._owners_due = inf
+        if self._wish.occupied_unseen():
+            self.wake()
 
     def _look_in(self, seconds: float) -> None:
         with self._changed:

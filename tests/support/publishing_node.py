@@ -79,6 +79,7 @@ class Node:
         self.held_unknown: DriverError | None = None
         self.occupied: dict[DeviceName, frozenset[Piece]] = {}
         self.occupied_unknown: DriverError | None = None
+        self.occupied_asked = 0
         self.ages: dict[str, float] = {}
         self.kept: list[tuple[DeviceName, ...]] = []
         self.memory = Memory()
@@ -180,6 +181,7 @@ class Node:
         return self.held
 
     def _occupied(self) -> Occupied:
+        self.occupied_asked += 1
         if self.occupied_unknown:
             raise self.occupied_unknown
         return dict(self.occupied)

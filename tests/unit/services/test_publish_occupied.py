@@ -52,26 +52,40 @@ def test_an_owner_that_another_process_released_is_noticed_within_a_minute():
     assert node.taints() == {"gpu-0-mig-0": []}
 
 
-def test_a_claim_that_is_prepared_wakes_the_publisher_only_if_other_devices_are_its_hardware():
+def test_a_claim_that_is_prepared_is_published_only_if_other_devices_are_its_hardware():
     node = Node()
     node.inventory = of(gpu_0=WHOLE, gpu_0_again=WHOLE, gpu_1=Hardware("GPU-1"))
-    node.publisher.prepared()  # nothing was planned yet
+    node.publisher.prepared()
+    node.after(1)()  # nothing was planned yet
     node.follow(node.step)
     decisions = len(node.kept)
     node.occupied = {DeviceName("gpu-1"): Hardware("GPU-1").pieces}
     node.publisher.prepared()
-    node.publisher.prepared()
-    node.step()
+    node.after(1)()
     assert len(node.kept) == decisions
     node.occupied |= {GPU: WHOLE.pieces}
     node.publisher.prepared()
-    node.step()
+    node.after(1)()
     assert node.taints() == {"gpu-0": [], "gpu-0-again": [OCCUPIED], "gpu-1": []}
     decisions = len(node.kept)
     node.publisher.prepared()
-    node.step()
+    node.after(1)()
     assert len(node.kept) == decisions
     assert node.writes() == [f"create {FIRST}", f"update {FIRST}"]
+
+
+def test_a_prepare_call_reads_no_owners_itself_and_many_calls_are_one_look():
+    node = Node()
+    node.inventory = of(gpu_0=WHOLE, gpu_0_again=WHOLE)
+    node.follow(node.step)
+    asked = node.occupied_asked
+    node.publisher.prepared()
+    node.step()
+    node.publisher.prepared()
+    assert node.occupied_asked == asked
+    node.after(1)()
+    node.step()
+    assert node.occupied_asked == asked + 1
 
 
 def test_an_owner_that_was_known_before_the_first_plan_is_planned_with():
@@ -79,6 +93,7 @@ def test_an_owner_that_was_known_before_the_first_plan_is_planned_with():
     node.inventory = of(gpu_0_mig_0=PART)
     node.occupied = {GPU: WHOLE.pieces}
     node.publisher.prepared()
+    node.now += 1
     node.follow(node.step)
     assert node.taints() == {"gpu-0-mig-0": [OCCUPIED]}
 
@@ -90,5 +105,6 @@ def test_while_the_state_cannot_be_read_the_taints_stay():
     node.follow(node.step)
     node.occupied_unknown = Temporary("disk full")
     node.publisher.prepared()
+    node.now += 1
     node.looks()
     assert node.taints() == {"gpu-0-mig-0": [OCCUPIED]}
