@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does the daemon do at a signal? SIGTERM and SIGINT end it, SIGQUIT shows where its threads are, and SIGHUP does nothing."""
 
+import _thread
 import faulthandler
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from threading import Lock
 from types import FrameType
+from typing import BinaryIO, Self
 
 from dra_driver.model.exit_codes import INTERRUPTED
 
@@ -79,22 +82,55 @@ def signals() -> Iterator[EndSignal]:
 def stack_dumps() -> Iterator[None]:
     """Write the stacks of all threads to standard error: inside the block at each SIGQUIT, and at the end when the process crashes."""
     faulthandler.enable(STANDARD_ERROR)
-    before = signal.signal(signal.SIGQUIT, _show_stacks)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGQUIT, before)
+    with _Stacks() as stacks:
+        before = signal.signal(signal.SIGQUIT, stacks.show)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGQUIT, before)
 
 
-def _show_stacks(_number: int, _frame: FrameType | None) -> None:
-    """The handler of SIGQUIT. It waits for no queue of the log.
+class _Stacks:
+    """The handler of SIGQUIT. It opens nothing, waits for nobody, and takes no lock that the main thread may have at that moment.
 
     It has Python's lock, so no other thread changes its stack while it is read: without that (`faulthandler.register`) a look at the
-    threads ends the process now and then. And it must not wait with that lock for whoever reads the log, so it writes in two steps.
+    threads ends the process now and then. With that lock, and on the main thread, it must not wait for whoever reads the log. So the
+    stacks go into memory, and a thread of their own writes them.
     """
-    with os.fdopen(os.memfd_create("stacks"), "w+b", buffering=0) as stacks, suppress(OSError):
-        faulthandler.dump_traceback(stacks)
-        stacks.seek(0)
-        left = stacks.read()
-        while left:
-            left = left[os.write(STANDARD_ERROR, left) :]
+
+    def __init__(self) -> None:
+        self._memory: BinaryIO | None = None
+        self._instead = b""
+        try:
+            # At the start: a process that has used up its file descriptors is one that people want to look at.
+            self._memory = os.fdopen(os.memfd_create("stacks"), "w+b", buffering=0)
+        except OSError as error:
+            self._instead = f"cannot show the stacks: memfd_create: {error}\n".encode()
+        self._mutex = Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._memory is not None:
+            self._memory.close()
+
+    def show(self, _number: int, _frame: FrameType | None) -> None:
+        """Write the stacks, or why that cannot be done."""
+        with suppress(OSError, RuntimeError):  # no memory, or no further thread
+            # Not `threading.Thread`, whose start takes locks.
+            _thread.start_new_thread(self._write, (self._read(),))
+
+    def _read(self) -> bytes:
+        if self._memory is None:
+            return self._instead
+        self._memory.seek(0)
+        self._memory.truncate()
+        faulthandler.dump_traceback(self._memory)
+        self._memory.seek(0)
+        return self._memory.read()
+
+    def _write(self, left: bytes) -> None:
+        with self._mutex, suppress(OSError):
+            while left:
+                left = left[os.write(STANDARD_ERROR, left) :]

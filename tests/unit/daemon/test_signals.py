@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A signal is noted whatever the main thread is doing."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -105,3 +106,78 @@ def test_stacks_are_shown_while_they_change() -> None:
             process.send_signal(signal.SIGQUIT)
             assert any(line.startswith("Current thread") for line in process.stderr)
         process.kill()
+
+
+# The C library opens this file when the first thread of a process ends.
+LOADED = "import ctypes\nctypes.CDLL('libgcc_s.so.1')\n"
+
+
+def test_stacks_are_shown_without_a_free_file_descriptor() -> None:
+    script = LOADED + (
+        "import os, resource, signal, sys\nfrom dra_driver.daemon.signals import stack_dumps\n"
+        "with stack_dumps():\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "    os.kill(os.getpid(), signal.SIGQUIT)\n"
+        "    sys.stdin.readline()\n"
+        "    print('goes on')"
+    )
+    with _started(script) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        assert any(line.startswith("Current thread") for line in process.stderr)
+        assert process.communicate("\n", timeout=300)[0] == "goes on\n"
+
+
+def test_without_memory_for_the_stacks_a_line_says_so() -> None:
+    script = LOADED + (
+        "import os, resource, signal, sys\nfrom dra_driver.daemon.signals import stack_dumps\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "with stack_dumps():\n"
+        "    os.kill(os.getpid(), signal.SIGQUIT)\n"
+        "    sys.stdin.readline()"
+    )
+    with _started(script) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == (
+            "cannot show the stacks: memfd_create: [Errno 24] Too many open files\n"
+        )
+        process.communicate("\n", timeout=300)
+        assert process.returncode == 0
+
+
+def test_stacks_that_nobody_reads_hold_up_no_end() -> None:
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    script = (
+        "import os, signal\nfrom dra_driver.daemon.signals import signals, stack_dumps\n"
+        "with stack_dumps(), signals() as end_signal:\n"
+        "    os.kill(os.getpid(), signal.SIGQUIT)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    print(end_signal.wait())"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=writer,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert (done.returncode, done.stdout) == (0, "SIGTERM\n")
+
+
+def _started(script: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
