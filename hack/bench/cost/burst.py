@@ -2,13 +2,29 @@
 """When a node gets 64 pods at once, does it matter to the last one that each has a claim? And whose work is it then?"""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from hack.bench.cost import programs
-from hack.bench.cost.bed import Context, driver, run_inside
+from hack.bench.cost import installed, programs
+from hack.bench.cost.bed import (
+    ENDPOINT,
+    HERE,
+    NODE,
+    REGISTRATION,
+    Context,
+    driver,
+    run_inside,
+)
 from hack.bench.cost.figures import Times, ratio
+from hack.bench.cost.log import Log
+from hack.bench.cost.node import DRIVER
 from hack.bench.cost.report import Answer, Table, Target, times_table
 from hack.testbed.onenode import node_files
+from hack.testbed.onenode.cluster import Cluster
+
+Cpu = Mapping[str, Sequence[Mapping[str, float]]]
+Found = Mapping[str, Any]
 
 PODS = 64
 LIMIT = 1.05
@@ -21,22 +37,17 @@ backends:
 
 
 def measure(context: Context) -> Answer:
-    """Pods on the test bed's kubelet, with a device for each."""
+    """Pods on the test bed's kubelet, with a device for each: with the driver, then with one that does nothing."""
     repeats = 1 if context.quick else 6
     cluster = context.cluster
     config = cluster.root / "burst.yaml"
     config.write_text(MACHINE)
     with driver(cluster, "--config", str(config)):
-        found = run_inside(
-            cluster,
-            "burst_load.py",
-            *(str(cluster.admin_kubeconfig), node_files.IMAGE, str(PODS), str(repeats)),
-            seconds=3600,
-        )
-    without, with_claims = (
-        Times(f"{PODS} pods {kind} claims", [[seconds] for seconds in found["seconds"][kind]])
-        for kind in ("without", "with")
-    )
+        found = _pods(cluster, repeats)
+    with _empty_driver(cluster):  # the slices of the driver stay while another one is registered
+        empty = _pods(cluster, repeats)
+    without, with_claims = _times(found, "")
+    without_too, with_nothing = _times(empty, ", and a driver that does nothing")
     return Answer(
         (
             Target(
@@ -44,37 +55,77 @@ def measure(context: Context) -> Answer:
                 ratio(with_claims, without),
                 LIMIT,
             ),
+            Target(
+                "the same with a driver that does nothing", ratio(with_nothing, without_too), None
+            ),
         ),
         (
             times_table(
                 "From the first request until the last pod is Ready, in turn, the images there:",
-                [without, with_claims],
+                [without, with_claims, without_too, with_nothing],
             ),
-            _cpu_table(found["cpu"]),
+            _cpu_table(found["cpu"], empty["cpu"]),
         ),
     )
 
 
-def _cpu_table(used: Mapping[str, Sequence[Mapping[str, float]]]) -> Table:
-    """CPU seconds of each program, the median over the repeats, the largest difference first."""
+def _pods(cluster: Cluster, repeats: int) -> Found:
+    try:
+        found: Found = run_inside(
+            cluster,
+            "burst_load.py",
+            *(str(cluster.admin_kubeconfig), node_files.IMAGE, str(PODS), str(repeats)),
+            seconds=3600,
+        )
+    finally:
+        cluster.kubectl("delete", "resourceclaimtemplate", "one-gpu", "--namespace", "default")
+    return found
+
+
+@contextmanager
+def _empty_driver(cluster: Cluster) -> Iterator[None]:
+    logged = Log(cluster.root / "log" / "bench-empty.log")
+    script = [installed.python(), str(HERE / "empty_driver.py")]
+    program = cluster.run_inside(
+        [*script, str(ENDPOINT), str(REGISTRATION), DRIVER, NODE], log="bench-empty"
+    )
+    try:
+        logged.wait("registered")
+        yield
+    finally:
+        program.stop()
+
+
+def _times(found: Found, beside: str) -> tuple[Times, Times]:
     without, with_claims = (
-        {
-            name: statistics.median(each.get(name, 0.0) for each in used[kind])
-            for name in _names(used)
-        }
+        Times(f"{PODS} pods {kind} claims{beside}", [[each] for each in found["seconds"][kind]])
         for kind in ("without", "with")
     )
-    rows = [(name, without[name], with_claims[name]) for name in without if name != programs.ALL]
-    rows.sort(key=lambda row: row[1] - row[2])
-    rows.append((programs.ALL, without[programs.ALL], with_claims[programs.ALL]))
+    return without, with_claims
+
+
+def _cpu_table(used: Cpu, empty: Cpu) -> Table:
+    """CPU seconds of each program, the median over the repeats, the largest difference first."""
+    names = list({name: None for each in used["with"] for name in each})
+
+    def more(cpu: Cpu, name: str) -> float:
+        return _median(cpu["with"], name) - _median(cpu["without"], name)
+
+    names.sort(key=lambda name: (name == programs.ALL, -more(used, name)))
     return Table(
         "CPU seconds until the last pod is Ready, by program, medians:",
-        ("", "without claims", "with claims", "more"),
+        ("", "without claims", "with claims", "more", "more with a driver that does nothing"),
         tuple(
-            (name, f"{less:.2f}", f"{more:.2f}", f"{more - less:.2f}") for name, less, more in rows
+            (
+                name,
+                *(f"{_median(used[kind], name):.2f}" for kind in ("without", "with")),
+                f"{more(used, name):.2f}",
+                f"{more(empty, name):.2f}",
+            )
+            for name in names
         ),
     )
 
 
-def _names(used: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
-    return list({name: None for repeats in used.values() for each in repeats for name in each})
+def _median(repeats: Sequence[Mapping[str, float]], name: str) -> float:
+    return statistics.median(each.get(name, 0.0) for each in repeats)
