@@ -49,6 +49,7 @@ class Case:
     only_before: bool = False  # after, it is over or nobody can know
     other_drivers: bool = True  # publish devices as well
     without_right: str = ""  # whoever explains may not list these
+    quick: bool = False  # to be played with every change, although the pod is placed: no other test asks the scheduler this
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,7 @@ def allocated(*, broken: bool) -> OBJECT:
 
 
 def crowded(consumers: int) -> OBJECT:
-    """A claim that others use already."""
+    """A claim that others use already, or nobody."""
     made = allocated(broken=False)
     del made["status"]["devices"]
     for name in ("bindingConditions", "bindingFailureConditions"):
@@ -488,6 +489,14 @@ def of_two_claims() -> list[OBJECT]:
     return [claim(), claim(name="also"), made]
 
 
+AWAY = {"kubernetes.io/hostname": FLEET[2]}
+
+
+def kept(consumers: int) -> list[OBJECT]:
+    """GPUs on two nodes, and a claim that has the one of HOME."""
+    return [*gpus(), *gpus(pool=FLEET[2]), crowded(consumers)]
+
+
 FURTHER = (
     pair(
         verdict.HeldByClaim,
@@ -511,8 +520,15 @@ FURTHER = (
         Case(given=[*gpus(count=2), *gpus(pool=FLEET[0])], subject=of_two_claims()),
         given=[*gpus(), *gpus(pool=FLEET[0])],
     ),
+    # The scheduler deallocates a claim that is in the way and used by nobody, and the pod gets another device.
+    pair(
+        verdict.ClaimAllocatedElsewhere,
+        Case(given=kept(0), subject=[pod(nodeSelector=AWAY)], quick=True),
+        given=kept(1),
+        says=r"resourceclaim not available on the node",
+    ),
 )
-TITLES = ("OfTemplate", "OfExtendedResource", "OfImplicitResource", "OfTwoClaims")
+TITLES = ("OfTemplate", "OfExtendedResource", "OfImplicitResource", "OfTwoClaims", "UsedByNobody")
 
 PAIRS = (*PODS[:1], *SELECTORS, *DEVICES, *REQUESTS, *CLAIMS, *PODS[1:])
 MORE_PAIRS = tuple(
