@@ -30,6 +30,7 @@ from tests.e2e.fleet import (
 )
 
 NO_DEVICES = r"cannot allocate all claims"
+GIVEN_BACK = r"deallocation of ResourceClaim completed"
 FITS, NOT, UNKNOWN, OTHER = 0, 1, 2, 3  # exit codes
 WAITS = "nothing yet"  # the pod has its devices, and the scheduler waits for somebody else
 SILENT = "nothing at all"  # the scheduler does not even look at the pod
@@ -290,8 +291,8 @@ ATTACHED, BROKEN = f"{GPU}/attached", f"{GPU}/broken"
 BOUND = device("gpu-0", bindingConditions=[ATTACHED], bindingFailureConditions=[BROKEN])
 
 
-def allocated(*, broken: bool) -> OBJECT:
-    """A claim that has its device, with what a controller says about it."""
+def allocated(*, broken: bool = False, ready: bool = True) -> OBJECT:
+    """A claim that has its device for long, with what a controller says about it."""
     made = claim()
     chosen = {"driver": GPU, "pool": HOME, "device": "gpu-0"}
     result = {
@@ -302,7 +303,7 @@ def allocated(*, broken: bool) -> OBJECT:
     }
     condition = {
         "type": BROKEN if broken else ATTACHED,
-        "status": "True",
+        "status": "True" if ready else "False",
         "reason": "Said",
         "message": "no cable" if broken else "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -321,7 +322,7 @@ def allocated(*, broken: bool) -> OBJECT:
 
 def crowded(consumers: int) -> OBJECT:
     """A claim that others use already, or nobody."""
-    made = allocated(broken=False)
+    made = allocated()
     del made["status"]["devices"]
     for name in ("bindingConditions", "bindingFailureConditions"):
         del made["status"]["allocation"]["devices"]["results"][0][name]
@@ -347,9 +348,18 @@ CLAIMS = (
     ),
     pair(
         verdict.BindingFailed,
-        Case(given=[*gpus(BOUND), allocated(broken=False)], subject=[pod()]),
+        Case(given=[*gpus(BOUND), allocated()], subject=[pod()]),
         given=[*gpus(BOUND), allocated(broken=True)],
-        says=r"resourceclaim not available on the node|device binding failed",
+        says=GIVEN_BACK,
+        exit_code=FITS,
+        only_before=True,
+    ),
+    pair(
+        verdict.BindingTimedOut,
+        Case(given=[*gpus(BOUND), allocated()], subject=[pod()]),
+        given=[*gpus(BOUND), allocated(ready=False)],
+        says=GIVEN_BACK,
+        exit_code=FITS,
         only_before=True,
     ),
     pair(
