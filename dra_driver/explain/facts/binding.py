@@ -16,6 +16,7 @@ from dra_driver.explain.facts.claim_state import allocated
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import BindingConditionsPending, BindingFailed, BindingTimedOut
 from dra_driver.explain.verdicts.claim import BINDING_TIMEOUT_MINUTES
+from dra_driver.model.api.core import Pod
 from dra_driver.model.api.meta import Condition
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 
@@ -26,9 +27,10 @@ _SAID = ("binding failed", "binding timeout")
 
 
 def binding(
-    claim: ResourceClaim, read_at: str
+    claim: ResourceClaim, read_at: str, pod: Pod | None = None
 ) -> Iterator[BindingConditionsPending | BindingFailed | BindingTimedOut]:
-    """Yield why an allocated claim is not ready; nothing if it is. `read_at` is the time when the cluster was read.
+    """Yield why an allocated claim is not ready; nothing if it is. `read_at` is the time when the cluster was read, and `pod` the
+    pod that needs the claim.
 
     As for the scheduler, the devices count in their order: it does not look behind one that is not ready.
     """
@@ -50,7 +52,7 @@ def binding(
     end, now = _end(claim), _time(read_at)
     conditions = tuple(dict.fromkeys(missing))
     if end and now and end < now:
-        yield BindingTimedOut(name, conditions, _text(end))
+        yield BindingTimedOut(name, conditions, _text(end), _is_reserved(claim, pod))
     else:
         until = _text(end) if end else ""
         yield BindingConditionsPending(name, conditions, until, tuple(dict.fromkeys(unseen)))
@@ -70,6 +72,12 @@ def _true_conditions(
         if (device.driver, device.pool, device.device) == wanted:
             return {one.type: one for one in device.conditions or () if one.status == "True"}
     return {}
+
+
+def _is_reserved(claim: ResourceClaim, pod: Pod | None) -> bool:
+    """Return whether the claim is reserved for the pod. The scheduler ends that as soon as it does not wait any more."""
+    uids = {one.uid for one in claim.status.reserved_for or ()}
+    return pod is not None and pod.metadata.uid in uids
 
 
 def _end(claim: ResourceClaim) -> datetime | None:

@@ -57,7 +57,7 @@ def _problems(
         yield from not_owned(claim, subject.pod)
     if is_allocated(claim):
         if fleet.rules.binding_conditions:
-            yield from binding(claim, fleet.state.recorded_at)
+            yield from binding(claim, fleet.state.recorded_at, subject.pod)
         return
     if not fleet.is_on(ALLOCATION):
         yield NO_ALLOCATION

@@ -64,18 +64,27 @@ class BindingFailed(OfClaim, frozen=True):
 
 
 class BindingTimedOut(OfClaim, frozen=True):
-    """The devices' binding conditions were not True in time; the scheduler deallocates the claim and tries again."""
+    """The devices' binding conditions were not True in time; the scheduler deallocates the claim and tries again.
+
+    `reserved`: the claim is still reserved for the pod, so perhaps the scheduler waits longer than by default.
+    """
 
     conditions: tuple[str, ...]
     at: str
+    reserved: bool = False
 
     @property
     def predicate(self) -> str:
         """See OfClaim."""
+        but = (
+            "; it is still reserved for the pod: perhaps the scheduler has a longer one and waits on, or does not run"
+            if self.reserved
+            else ""
+        )
         return (
             f"has waited in vain for binding conditions {', '.join(self.conditions)}: they were not True at {self.at}, "
             f"{BINDING_TIMEOUT_MINUTES} minutes after its allocation (the scheduler's default bindingTimeout; its configuration may "
-            "have another, which is not known here)"
+            f"have another, which is not known here){but}"
         )
 
 

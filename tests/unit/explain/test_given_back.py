@@ -257,14 +257,15 @@ def test_a_claim_whose_binding_failed_is_deallocated(
     assert report.claims[0].verdicts == ()
 
 
-def test_a_claim_whose_binding_took_too_long_is_deallocated() -> None:
-    known = cluster(unprepared(ITSELF), home={})
-    report = explain(at(LATER, known), MINE)
+@pytest.mark.parametrize("users", [(), (ITSELF,)], ids=["reserved for nobody", "for the pod"])
+def test_a_claim_whose_binding_took_too_long_is_deallocated(users: tuple[Object, ...]) -> None:
+    report = explain(at(LATER, cluster(unprepared(*users), home={})), MINE)
     assert (report.exit_code, fitting(report)) == (0, [HOME, OTHER])
     assert report.summary.endswith(
         f"; the scheduler deallocates claim ns/mine by itself, because its binding timed out {AGAIN}"
     )
-    assert report.verdicts[1:] == (LATE,)
+    expected = msgspec.structs.replace(LATE, reserved=bool(users))
+    assert report.verdicts[1:] == (expected,)
 
 
 @pytest.mark.parametrize("time", [END, ""], ids=["in time", "at an unknown time"])
@@ -285,7 +286,7 @@ def test_a_claim_keeps_its_devices_while_the_scheduler_waits(time: str) -> None:
 def test_a_claim_that_somebody_else_uses_keeps_devices_that_are_not_prepared(
     time: str, broken: bool, reason: BindingFailed | BindingTimedOut
 ) -> None:
-    known = cluster(unprepared(ITSELF, SOMEBODY, broken=broken), home={})
+    known = cluster(unprepared(SOMEBODY, broken=broken), home={})
     report = explain(at(time, known), MINE)
     assert (report.exit_code, report.outcome) == (1, "devices do not fit")
     assert report.claims[0].verdicts == (reason,)

@@ -125,6 +125,14 @@ WORDS = [
             "(the scheduler's default bindingTimeout; its configuration may have another, which is not known here)"
         ),
     ),
+    (
+        verdict.BindingTimedOut("c", ("a",), "T", reserved=True),
+        (
+            "claim c has waited in vain for binding conditions a: they were not True at T, 10 minutes after its allocation "
+            "(the scheduler's default bindingTimeout; its configuration may have another, which is not known here)"
+            "; it is still reserved for the pod: perhaps the scheduler has a longer one and waits on, or does not run"
+        ),
+    ),
     (verdict.BindingFailed("c", "x"), "claim c: binding failed, x is True"),
     (verdict.BindingFailed("c", "x", "m"), "claim c: binding failed, x is True: m"),
     (verdict.ClaimMissing("c", "does not exist"), "claim c does not exist"),
