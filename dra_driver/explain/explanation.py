@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from dra_driver.explain.claim_request import is_of_scheduler
 from dra_driver.explain.conflict import constraint_text
+from dra_driver.explain.facts.binding import BROKEN, is_said_of_binding
 from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
 from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
 from dra_driver.explain.facts.facts import Facts
@@ -79,6 +80,7 @@ class Explanation:
         found = give_back(subject, fleet, limits.stop)
         self._subject = found.subject
         self._given_back = found.claims
+        self._unbound = tuple(one for one in found.claims if isinstance(one, BROKEN))
         self.facts = Facts(found.subject, found.fleet, only, limits.stop)
 
     @cached_property
@@ -125,7 +127,7 @@ class Explanation:
             exit_code=EXIT_CODES[outcome],
             summary=f"{says}{after(self._given_back)}",
             cluster=self._subject.state.kubernetes_version,
-            verdicts=verdicts,
+            verdicts=(*verdicts, *self._unbound),
             claims=tuple(_claim_report(one, requests, self.facts.fleet.holders) for one in claims),
             nodes=groups,
             changes=changes,
@@ -163,6 +165,8 @@ class Explanation:
             return "devices fit, something else is in the way", (OtherCondition(POD_OVER, over),)
         for condition in (subject.pod.status.conditions or ()) if subject.live else ():
             if condition.type == "PodScheduled" and condition.status == "False":
+                if self._unbound and is_said_of_binding(condition.message):
+                    continue  # it ends when the scheduler tries again
                 reason = condition.reason or "PodScheduled is False"
                 said = OtherCondition(reason, condition.message)
                 return "devices fit, something else is in the way", (said,)

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which claims of a pod does the scheduler deallocate by itself, so that the pod gets devices on another node?
+"""Which claims of a pod does the scheduler deallocate by itself, so that the pod gets other devices?
 
 If the pod can run on no node, the scheduler looks for a node where only an allocated claim is in the way: the node takes the pod, the
-claims without devices fit there, but the devices of the allocated claim are for other nodes. If nobody else uses such a claim, the
-scheduler deallocates it and tries the pod again. It takes one claim at a time, and any of several; here it is the first of the pod.
-If it gets an error before, or a claim cannot be used at all, it deallocates nothing.
+claims without devices fit there, but the devices of the allocated claim are for other nodes, or a controller could not prepare them
+(then the claim is in the way on each node). If nobody else uses such a claim, the scheduler deallocates it and tries the pod again. It
+takes one claim at a time, and any of several; here it is the first of the pod. If it gets an error before, or a claim cannot be used at
+all, it deallocates nothing.
 Source: k8s.io/kubernetes pkg/scheduler/framework/plugins/dynamicresources (PostFilter and Filter; the same rule in all releases
 from 1.32 to 1.37).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.explain.facts.binding import BROKEN
 from dra_driver.explain.facts.claim_problems import claim_facts
 from dra_driver.explain.facts.claim_state import is_allocated, used_by_nobody_else
 from dra_driver.explain.facts.facts import Facts
@@ -24,12 +26,15 @@ from dra_driver.explain.subject.subject import Resolved, WantedClaim
 from dra_driver.explain.verdict import (
     BindingConditionsPending,
     BindingFailed,
+    BindingTimedOut,
     ClaimAllocatedElsewhere,
+    Verdict,
 )
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
 
-_TRIED_ALL_THE_SAME = (BindingConditionsPending, BindingFailed)
+InTheWay = ClaimAllocatedElsewhere | BindingFailed | BindingTimedOut
+_TRIED_ALL_THE_SAME = (BindingConditionsPending, *BROKEN)
 """With these problems of an allocated claim the scheduler tries the nodes; with all others it does not."""
 
 
@@ -38,12 +43,12 @@ class GivenBack(Struct, frozen=True):
 
     subject: Resolved
     fleet: Fleet
-    claims: tuple[ClaimAllocatedElsewhere, ...] = ()
+    claims: tuple[InTheWay, ...] = ()
 
 
 def give_back(subject: Resolved, fleet: Fleet, stop: Callable[[], bool]) -> GivenBack:
     """Return what the scheduler makes of the claims before it finds a node for the pod, or gives up."""
-    claims: list[ClaimAllocatedElsewhere] = []
+    claims: list[InTheWay] = []
     while (found := _next(subject, fleet, stop)) is not None:
         claims.append(found)
         subject = _deallocated(subject, found.claim)
@@ -51,21 +56,24 @@ def give_back(subject: Resolved, fleet: Fleet, stop: Callable[[], bool]) -> Give
     return GivenBack(subject, fleet, tuple(claims))
 
 
-def _next(
-    subject: Resolved, fleet: Fleet, stop: Callable[[], bool]
-) -> ClaimAllocatedElsewhere | None:
+def _next(subject: Resolved, fleet: Fleet, stop: Callable[[], bool]) -> InTheWay | None:
     """Return the claim that the scheduler deallocates now; None if it deallocates none."""
     pod = subject.pod
     if pod is None or subject.bound_to:
         return None
     idle = [one.name for one in subject.wanted if _is_idle(one, pod)]
-    if not idle or not all(_lets_try(one, subject, fleet) for one in subject.wanted):
+    problems = [one for wanted in subject.wanted for one in _problems(wanted, subject, fleet)]
+    if not idle or not all(isinstance(one, _TRIED_ALL_THE_SAME) for one in problems):
         return None
+    broken = {one.claim: one for one in problems if isinstance(one, BROKEN)}
     tried = try_on_all(Facts(subject, fleet, None, stop))
-    if any(map(_ends_the_search, tried)):
+    if any(_ends_the_search(one, broken) for one in tried):
         return None
-    away = {reason.claim: reason for one in tried for reason in _only_away(one)}
-    return next((away[name] for name in idle if name in away), None)
+    looked_at = [one for one in tried if _only_allocated_claims_are_in_the_way(one)]
+    found: dict[str, InTheWay] = {one.claim: one for tried in looked_at for one in _away(tried)}
+    if looked_at:
+        found |= broken
+    return next((found[name] for name in idle if name in found), None)
 
 
 def _is_idle(wanted: WantedClaim, pod: Pod) -> bool:
@@ -73,22 +81,23 @@ def _is_idle(wanted: WantedClaim, pod: Pod) -> bool:
     return claim is not None and is_allocated(claim) and used_by_nobody_else(claim, pod)
 
 
-def _lets_try(wanted: WantedClaim, subject: Resolved, fleet: Fleet) -> bool:
-    problems = claim_facts(wanted, subject, fleet).problems
-    return all(isinstance(one, _TRIED_ALL_THE_SAME) for one in problems)
+def _problems(wanted: WantedClaim, subject: Resolved, fleet: Fleet) -> Sequence[Verdict]:
+    return claim_facts(wanted, subject, fleet).problems
 
 
-def _ends_the_search(tried: TriedNodes) -> bool:
+def _ends_the_search(tried: TriedNodes, broken: Collection[str]) -> bool:
     """Whether the pod can run on the nodes, or the scheduler gives it up there, or the time was over there."""
-    runs = tried.fits and tried.takes_the_pod
+    runs = tried.fits and tried.takes_the_pod and not broken
     return runs or tried.stops_the_pod or tried.result.cancelled
 
 
-def _only_away(tried: TriedNodes) -> Iterator[ClaimAllocatedElsewhere]:
-    """Yield the claims that are allocated for other nodes, if nothing else keeps the pod from these nodes."""
-    found = [one for one in tried.ruled_out if isinstance(one, ClaimAllocatedElsewhere)]
-    if tried.takes_the_pod and tried.result.fits and len(found) == len(tried.ruled_out):
-        yield from found
+def _only_allocated_claims_are_in_the_way(tried: TriedNodes) -> bool:
+    return tried.takes_the_pod and tried.result.fits and len(_away(tried)) == len(tried.ruled_out)
+
+
+def _away(tried: TriedNodes) -> list[ClaimAllocatedElsewhere]:
+    """Return the claims that are allocated for other nodes."""
+    return [one for one in tried.ruled_out if isinstance(one, ClaimAllocatedElsewhere)]
 
 
 def _deallocated(subject: Resolved, name: str) -> Resolved:

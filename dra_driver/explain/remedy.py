@@ -140,13 +140,20 @@ ROWS: Mapping[type, Row] = {
     ),
     verdict.BindingConditionsPending: Row(
         "the claim is allocated, the pod is not bound, no FailedScheduling event",
-        "the device has bindingConditions, and the scheduler waits (up to 10 minutes) until they are True in the claim's status",
+        "the device has bindingConditions, and the scheduler waits until they are True in the claim's status: up to its bindingTimeout, 10 minutes by default",
         "look at the controller that prepares the device (for example one that attaches it to the node)",
     ),
     verdict.BindingFailed: Row(
         "only an event: `device binding failed`; then the claim loses its devices, and the scheduler tries again",
-        "a binding failure condition of the device is True, so the scheduler gives the device back and starts anew",
-        "look at the message of the condition, and at the controller that set it",
+        "a binding failure condition of the device is True, so the scheduler gives the device back and starts anew; "
+        "a claim that other pods use keeps its devices",
+        "look at the message of the condition, and at the controller that set it; end the other pods that use the claim",
+    ),
+    verdict.BindingTimedOut: Row(
+        "only an event: `device binding timeout`; then the claim loses its devices, and the scheduler tries again",
+        "the binding conditions of the device were not True within the scheduler's bindingTimeout, so it gives the device back and starts "
+        "anew; a claim that other pods use keeps its devices",
+        "look at the controller that prepares the device: does it run, and how long does it need? end the other pods that use the claim",
     ),
     verdict.ClaimMissing: Row(
         "the pod is `Pending`, with no condition and no event: the scheduler does not try it",
@@ -307,6 +314,7 @@ def _claim_of(reason: verdict.Verdict) -> str:
             verdict.HeldByClaim(claim=name)
             | verdict.BindingConditionsPending(claim=name)
             | verdict.BindingFailed(claim=name)
+            | verdict.BindingTimedOut(claim=name)
             | verdict.ClaimMissing(claim=name)
             | verdict.ClaimReservedForOthers(claim=name)
             | verdict.ClaimAllocatedElsewhere(claim=name)

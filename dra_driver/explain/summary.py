@@ -8,6 +8,8 @@ from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Outcome
 from dra_driver.explain.verdict import (
     BindingConditionsPending,
+    BindingFailed,
+    BindingTimedOut,
     ClaimAllocatedElsewhere,
     CouldNotTell,
     SchedulingGated,
@@ -72,13 +74,20 @@ def summary(
     return f"{_fitting(nodes, asks=bool(claims))}, something else holds the {'pod' if pod else 'claim'}"
 
 
-def after(given_back: Sequence[ClaimAllocatedElsewhere]) -> str:
+def after(given_back: Sequence[ClaimAllocatedElsewhere | BindingFailed | BindingTimedOut]) -> str:
     """Return the end of the sentence: what the scheduler deallocates before it comes to this outcome; "" for nothing."""
     return "".join(
-        f"; the scheduler deallocates claim {one.claim} by itself, because it is allocated for {one.where} and used by nobody else, "
-        "and tries again"
+        f"; the scheduler deallocates claim {one.claim} by itself, because {_why(one)}"
         for one in given_back
     )
+
+
+def _why(reason: ClaimAllocatedElsewhere | BindingFailed | BindingTimedOut) -> str:
+    """Return why a claim is deallocated, and what happens next."""
+    if isinstance(reason, ClaimAllocatedElsewhere):
+        return f"it is allocated for {reason.where} and used by nobody else, and tries again"
+    ended = "failed" if isinstance(reason, BindingFailed) else "timed out"
+    return f"its binding {ended} and nobody else uses it, and tries again, perhaps with the same devices"
 
 
 def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:

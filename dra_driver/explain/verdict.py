@@ -12,6 +12,7 @@ from dra_driver.explain.verdicts.base import Case
 from dra_driver.explain.verdicts.claim import (
     BindingConditionsPending,
     BindingFailed,
+    BindingTimedOut,
     ClaimAllocatedElsewhere,
     ClaimMissing,
     ClaimReservedForOthers,
@@ -58,6 +59,7 @@ __all__ = [
     "AllUnsatisfied",
     "BindingConditionsPending",
     "BindingFailed",
+    "BindingTimedOut",
     "CapacityConsumed",
     "CapacityTooSmall",
     "ChosenDevice",
@@ -134,6 +136,7 @@ RequestVerdict = (
 ClaimVerdict = (
     BindingConditionsPending
     | BindingFailed
+    | BindingTimedOut
     | ClaimMissing
     | TemplateMissing
     | ClaimReservedForOthers

@@ -31,7 +31,13 @@ pytestmark = [pytest.mark.real, pytest.mark.needs("SchedulerVerdicts")]
 # Whether a pod that fits is placed is asked of the scheduler in many other tests, too.
 LONG = {"placed": [pytest.mark.matrix], "pending": []}
 CASES = [
-    pytest.param(pair.member.__name__, case, twin, id=f"{pair.name}-{twin}", marks=LONG[twin])
+    pytest.param(
+        pair.member.__name__,
+        case,
+        twin,
+        id=f"{pair.name}-{twin}",
+        marks=[] if case.quick else LONG[twin],
+    )
     for pair in (*PAIRS, *MORE_PAIRS)
     for twin, case in (("placed", pair.placed), ("pending", pair.pending))
 ]

@@ -30,6 +30,7 @@ from tests.e2e.fleet import (
 )
 
 NO_DEVICES = r"cannot allocate all claims"
+GIVEN_BACK = r"deallocation of ResourceClaim completed"
 FITS, NOT, UNKNOWN, OTHER = 0, 1, 2, 3  # exit codes
 WAITS = "nothing yet"  # the pod has its devices, and the scheduler waits for somebody else
 SILENT = "nothing at all"  # the scheduler does not even look at the pod
@@ -49,6 +50,7 @@ class Case:
     only_before: bool = False  # after, it is over or nobody can know
     other_drivers: bool = True  # publish devices as well
     without_right: str = ""  # whoever explains may not list these
+    quick: bool = False  # to be played with every change, although the pod is placed: no other test asks the scheduler this
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +291,8 @@ ATTACHED, BROKEN = f"{GPU}/attached", f"{GPU}/broken"
 BOUND = device("gpu-0", bindingConditions=[ATTACHED], bindingFailureConditions=[BROKEN])
 
 
-def allocated(*, broken: bool) -> OBJECT:
-    """A claim that has its device, with what a controller says about it."""
+def allocated(*, broken: bool = False, ready: bool = True) -> OBJECT:
+    """A claim that has its device for long, with what a controller says about it."""
     made = claim()
     chosen = {"driver": GPU, "pool": HOME, "device": "gpu-0"}
     result = {
@@ -301,7 +303,7 @@ def allocated(*, broken: bool) -> OBJECT:
     }
     condition = {
         "type": BROKEN if broken else ATTACHED,
-        "status": "True",
+        "status": "True" if ready else "False",
         "reason": "Said",
         "message": "no cable" if broken else "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -319,8 +321,8 @@ def allocated(*, broken: bool) -> OBJECT:
 
 
 def crowded(consumers: int) -> OBJECT:
-    """A claim that others use already."""
-    made = allocated(broken=False)
+    """A claim that others use already, or nobody."""
+    made = allocated()
     del made["status"]["devices"]
     for name in ("bindingConditions", "bindingFailureConditions"):
         del made["status"]["allocation"]["devices"]["results"][0][name]
@@ -346,9 +348,18 @@ CLAIMS = (
     ),
     pair(
         verdict.BindingFailed,
-        Case(given=[*gpus(BOUND), allocated(broken=False)], subject=[pod()]),
+        Case(given=[*gpus(BOUND), allocated()], subject=[pod()]),
         given=[*gpus(BOUND), allocated(broken=True)],
-        says=r"resourceclaim not available on the node|device binding failed",
+        says=GIVEN_BACK,
+        exit_code=FITS,
+        only_before=True,
+    ),
+    pair(
+        verdict.BindingTimedOut,
+        Case(given=[*gpus(BOUND), allocated()], subject=[pod()]),
+        given=[*gpus(BOUND), allocated(ready=False)],
+        says=GIVEN_BACK,
+        exit_code=FITS,
         only_before=True,
     ),
     pair(
@@ -488,6 +499,14 @@ def of_two_claims() -> list[OBJECT]:
     return [claim(), claim(name="also"), made]
 
 
+AWAY = {"kubernetes.io/hostname": FLEET[2]}
+
+
+def kept(consumers: int) -> list[OBJECT]:
+    """GPUs on two nodes, and a claim that has the one of HOME."""
+    return [*gpus(), *gpus(pool=FLEET[2]), crowded(consumers)]
+
+
 FURTHER = (
     pair(
         verdict.HeldByClaim,
@@ -511,8 +530,15 @@ FURTHER = (
         Case(given=[*gpus(count=2), *gpus(pool=FLEET[0])], subject=of_two_claims()),
         given=[*gpus(), *gpus(pool=FLEET[0])],
     ),
+    # The scheduler deallocates a claim that is in the way and used by nobody, and the pod gets another device.
+    pair(
+        verdict.ClaimAllocatedElsewhere,
+        Case(given=kept(0), subject=[pod(nodeSelector=AWAY)], quick=True),
+        given=kept(1),
+        says=r"resourceclaim not available on the node",
+    ),
 )
-TITLES = ("OfTemplate", "OfExtendedResource", "OfImplicitResource", "OfTwoClaims")
+TITLES = ("OfTemplate", "OfExtendedResource", "OfImplicitResource", "OfTwoClaims", "UsedByNobody")
 
 PAIRS = (*PODS[:1], *SELECTORS, *DEVICES, *REQUESTS, *CLAIMS, *PODS[1:])
 MORE_PAIRS = tuple(

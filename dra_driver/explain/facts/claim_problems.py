@@ -10,12 +10,8 @@ from msgspec import Struct
 
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.explain.claim_request import ClaimRequest, requests_in
-from dra_driver.explain.facts.claim_state import (
-    binding,
-    is_allocated,
-    not_owned,
-    unusable,
-)
+from dra_driver.explain.facts.binding import binding
+from dra_driver.explain.facts.claim_state import is_allocated, not_owned, unusable
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.names import full_name
 from dra_driver.explain.subject.subject import Resolved, WantedClaim
@@ -61,7 +57,7 @@ def _problems(
         yield from not_owned(claim, subject.pod)
     if is_allocated(claim):
         if fleet.rules.binding_conditions:
-            yield from binding(claim)
+            yield from binding(claim, fleet.state.recorded_at, subject.pod)
         return
     if not fleet.is_on(ALLOCATION):
         yield NO_ALLOCATION

@@ -2,18 +2,16 @@
 """Can a pod use a claim that exists, and from which nodes?
 
 Source: k8s.io/dynamic-resource-allocation/resourceclaim, k8s.io/kubernetes
-pkg/scheduler/framework/plugins/dynamicresources (PreFilter, Filter, isClaimReadyForBinding).
+pkg/scheduler/framework/plugins/dynamicresources (PreFilter, Filter).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.nodes import selector_matches
 from dra_driver.explain.facts.device_nodes import selector_text
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import (
-    BindingConditionsPending,
-    BindingFailed,
     ChosenDevice,
     ClaimAllocatedElsewhere,
     ClaimMissing,
@@ -22,7 +20,6 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.explain.verdicts.claim import OF_ANOTHER_POD
 from dra_driver.model.api.core import Node, Pod
-from dra_driver.model.api.meta import Condition
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 
 MOST_CONSUMERS = 256
@@ -51,28 +48,6 @@ def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
     owners = claim.metadata.owner_references or ()
     if not any(owner.controller and owner.uid == pod.metadata.uid for owner in owners):
         yield ClaimMissing(full_name(claim.metadata), OF_ANOTHER_POD)
-
-
-def binding(claim: ResourceClaim) -> Iterator[Verdict]:
-    """Yield, for each device of an allocated claim, the binding conditions that failed. If none failed, those not yet True."""
-    for result in allocated(claim):
-        if not result.binding_conditions:
-            continue
-        found = {one.type: one for one in _conditions(claim, result) if one.status == "True"}
-        failed = [name for name in result.binding_failure_conditions or () if name in found]
-        for name in failed:
-            yield BindingFailed(full_name(claim.metadata), name, found[name].message)
-        missing = tuple(name for name in result.binding_conditions if name not in found)
-        if missing and not failed:
-            yield BindingConditionsPending(full_name(claim.metadata), missing)
-
-
-def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Sequence[Condition]:
-    wanted = (result.driver, result.pool, result.device, result.share_id)
-    for device in claim.status.devices or ():
-        if (device.driver, device.pool, device.device, device.share_id) == wanted:
-            return device.conditions or []
-    return []
 
 
 def is_allocated(claim: ResourceClaim) -> bool:

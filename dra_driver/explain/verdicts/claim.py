@@ -7,6 +7,8 @@ from dra_driver.explain.verdicts.base import Case
 
 NOT_MADE_YET = "was not made from its template yet: look at the events of the pod"
 OF_ANOTHER_POD = "was not made for this pod: delete it"
+BINDING_TIMEOUT_MINUTES = 10
+"""So long the scheduler waits for binding conditions, if its configuration says nothing else."""
 
 
 class OfClaim(Case, frozen=True):
@@ -24,26 +26,66 @@ class OfClaim(Case, frozen=True):
 
 
 class BindingConditionsPending(OfClaim, frozen=True):
-    """The claim is allocated; the scheduler waits until a controller sets the devices' binding conditions to True."""
+    """The claim is allocated; the scheduler waits until a controller sets the devices' binding conditions to True.
+
+    It waits `until` that time, which is empty if it is not known; then it deallocates the claim and tries again. `unseen` are binding
+    failure conditions that are True already, of devices that the scheduler does not look at before.
+    """
 
     conditions: tuple[str, ...]
+    until: str = ""
+    unseen: tuple[str, ...] = ()
 
     @property
     def predicate(self) -> str:
         """See OfClaim."""
-        return f"waits for binding conditions {', '.join(self.conditions)}"
+        until = "until when is not known, because its allocation has no time"
+        if self.until:
+            until = f"until {self.until}, if the scheduler has the default bindingTimeout ({BINDING_TIMEOUT_MINUTES} minutes)"
+        others = ", ".join(self.unseen)
+        unseen = f"; {others} of a later device is True, which counts after that" if others else ""
+        return f"waits for binding conditions {', '.join(self.conditions)} ({until}){unseen}"
 
 
-class BindingFailed(Case, frozen=True):
+class BindingFailed(OfClaim, frozen=True):
     """A controller set a binding failure condition of the device to True; the scheduler deallocates the claim and tries again."""
 
-    claim: str
     condition: str
     message: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def predicate(self) -> str:
+        """See OfClaim."""
         said = f": {self.message}" if self.message else ""
-        return f"claim {self.claim}: binding failed, {self.condition} is True{said}"
+        return f"binding failed, {self.condition} is True{said}"
+
+    def __str__(self) -> str:
+        return f"claim {self.claim}: {self.predicate}"
+
+
+class BindingTimedOut(OfClaim, frozen=True):
+    """The devices' binding conditions were not True in time; the scheduler deallocates the claim and tries again.
+
+    `reserved`: the claim is still reserved for the pod, so perhaps the scheduler waits longer than by default.
+    """
+
+    conditions: tuple[str, ...]
+    at: str
+    reserved: bool = False
+
+    @property
+    def predicate(self) -> str:
+        """See OfClaim."""
+        but = (
+            "; it is still reserved for the pod: perhaps the scheduler has a longer one and waits on, or does not run"
+            if self.reserved
+            else ""
+        )
+        return (
+            f"has waited in vain for binding conditions {', '.join(self.conditions)}: they were not True at {self.at}, "
+            f"{BINDING_TIMEOUT_MINUTES} minutes after its allocation (the scheduler's default bindingTimeout; its configuration may "
+            f"have another, which is not known here){but}"
+        )
 
 
 class ClaimMissing(OfClaim, frozen=True):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims that the scheduler deallocates by itself, so that their pod can run on another node."""
+"""Claims that the scheduler deallocates by itself, so that their pod gets other devices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,11 +8,17 @@ import msgspec
 import pytest
 
 from dra_driver.explain.outcome import Report
+from dra_driver.explain.remedy import fix
 from dra_driver.explain.report import ClaimSubject, ManifestSubject, PodSubject, explain
 from dra_driver.explain.several import explain_several
 from dra_driver.explain.subject.subject import PendingSubject
-from dra_driver.explain.verdict import ClaimAllocatedElsewhere
+from dra_driver.explain.verdict import (
+    BindingFailed,
+    BindingTimedOut,
+    ClaimAllocatedElsewhere,
+)
 from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.meta import Condition
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
 from tests.e2e.fleet import FLEET, HOME, devices, request, resource_slice
@@ -203,3 +209,123 @@ def test_the_pods_of_a_manifest_share_the_claim_where_it_is_allocated_then() -> 
     known = msgspec.structs.replace(cluster(allocated()), pods=())
     report = explain(known, ManifestSubject((several,), "ns", "f.yaml"))
     assert (report.exit_code, report.pods and report.pods.fit) == (0, 3)
+
+
+# Devices that a controller could not prepare
+
+BEGIN, END, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z", "2026-01-01T00:10:01+00:00"
+FAILED = BindingFailed("ns/mine", "broken", "no cable")
+LATE = BindingTimedOut("ns/mine", ("ready",), END)
+AGAIN = "and nobody else uses it, and tries again, perhaps with the same devices"
+
+
+def unprepared(*users: Object, broken: bool = False, name: str = words.MINE) -> Object:
+    """A claim that has a device of the node HOME since BEGIN; a controller says that it is broken, or nothing."""
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    made = allocated(name, "gpu-0", *users, **conditions)
+    made["status"]["allocation"]["allocationTimestamp"] = BEGIN
+    chosen = {"driver": words.GPU, "pool": HOME, "device": "gpu-0"}
+    said = {"type": "broken", "status": "True", "message": "no cable"}
+    made["status"]["devices"] = [{**chosen, "conditions": [said] if broken else []}]
+    return made
+
+
+def at(time: str, known: ClusterState) -> ClusterState:
+    return msgspec.structs.replace(known, recorded_at=time)
+
+
+def told(pod: Pod, message: str) -> Pod:
+    """The pod with what the scheduler said of it."""
+    said = Condition(type="PodScheduled", status="False", reason="SchedulerError", message=message)
+    return msgspec.structs.replace(
+        pod, status=msgspec.structs.replace(pod.status, conditions=[said])
+    )
+
+
+@pytest.mark.parametrize("home", [{}, CORDONED], ids=["its node", "another node"])
+@pytest.mark.parametrize("users", [(), (ITSELF,)], ids=["reserved for nobody", "for the pod"])
+def test_a_claim_whose_binding_failed_is_deallocated(
+    users: tuple[Object, ...], home: Object
+) -> None:
+    report = explain(cluster(unprepared(*users, broken=True), home=home), MINE)
+    assert (report.exit_code, report.outcome) == (0, "devices fit")
+    assert fitting(report) == [*([] if home else [HOME]), OTHER]
+    assert report.summary.endswith(
+        f"; the scheduler deallocates claim ns/mine by itself, because its binding failed {AGAIN}"
+    )
+    assert report.verdicts[1:] == (FAILED,)
+    assert report.claims[0].verdicts == ()
+
+
+@pytest.mark.parametrize("users", [(), (ITSELF,)], ids=["reserved for nobody", "for the pod"])
+def test_a_claim_whose_binding_took_too_long_is_deallocated(users: tuple[Object, ...]) -> None:
+    report = explain(at(LATER, cluster(unprepared(*users), home={})), MINE)
+    assert (report.exit_code, fitting(report)) == (0, [HOME, OTHER])
+    assert report.summary.endswith(
+        f"; the scheduler deallocates claim ns/mine by itself, because its binding timed out {AGAIN}"
+    )
+    expected = msgspec.structs.replace(LATE, reserved=bool(users))
+    assert report.verdicts[1:] == (expected,)
+
+
+@pytest.mark.parametrize("time", [END, ""], ids=["in time", "at an unknown time"])
+def test_a_claim_keeps_its_devices_while_the_scheduler_waits(time: str) -> None:
+    report = explain(at(time, cluster(unprepared(ITSELF), home={})), MINE)
+    assert (report.exit_code, fitting(report)) == (3, [HOME])
+    assert report.summary == (
+        "the devices fit on 1 of 2 nodes, but claim ns/mine waits for binding conditions ready "
+        f"(until {END}, if the scheduler has the default bindingTimeout (10 minutes))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("time", "broken", "reason"),
+    [(BEGIN, True, FAILED), (LATER, False, LATE)],
+    ids=["failed", "late"],
+)
+def test_a_claim_that_somebody_else_uses_keeps_devices_that_are_not_prepared(
+    time: str, broken: bool, reason: BindingFailed | BindingTimedOut
+) -> None:
+    known = cluster(unprepared(SOMEBODY, broken=broken), home={})
+    report = explain(at(time, known), MINE)
+    assert (report.exit_code, report.outcome) == (1, "devices do not fit")
+    assert report.claims[0].verdicts == (reason,)
+    assert report.summary == f"claim ns/mine cannot be used: {reason.predicate}"
+    assert "end the other pods that use the claim" in fix(reason)
+
+
+def test_no_claim_is_deallocated_where_a_failed_binding_is_not_all_that_is_in_the_way() -> None:
+    known = cluster(unprepared(broken=True), other=CORDONED)
+    report = explain(known, MINE)
+    assert (report.exit_code, "deallocates" in report.summary) == (1, False)
+    second = words.claim(request(count=3), name="second")
+    second["metadata"]["namespace"] = "ns"
+    pods = [waiting(words.MINE, "second")]
+    report = explain(cluster(unprepared(broken=True), second, pods=pods, home={}), MINE)
+    assert (report.exit_code, "deallocates" in report.summary) == (1, False)
+
+
+def test_a_claim_is_deallocated_in_vain_where_another_one_stays_broken() -> None:
+    shared = unprepared(SOMEBODY, broken=True, name="shared")
+    claims = [shared, allocated(words.MINE, "gpu-1")]
+    known = cluster(*claims, pods=[waiting(words.MINE, "shared")], home={}, gpus=2)
+    report = explain(known, MINE)
+    assert (report.exit_code, report.summary.count("by itself")) == (1, 1)
+    assert report.summary.endswith(BY_ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ('running PreBind plugin "DynamicResources": device binding failed: claim=mine', 0),
+        ("0/2 nodes are available: 2 Insufficient luck.", 3),
+    ],
+)
+def test_what_the_scheduler_said_of_the_failed_binding_is_over_when_it_tries_again(
+    message: str, code: int
+) -> None:
+    pods = [told(waiting(), message)]
+    report = explain(cluster(unprepared(broken=True), pods=pods, home={}), MINE)
+    assert (report.exit_code, FAILED in report.verdicts) == (code, True)
+    placed = explain(cluster(allocated(), pods=pods, home={}), MINE)
+    assert placed.exit_code == 3

@@ -53,6 +53,7 @@ def with_objects(state: ClusterState, objects: Sequence[dict[str, Any]]) -> Clus
 def cluster_of(case: Case) -> ClusterState:
     """The cluster before the subject is there; its own pods have got what they asked for."""
     state = ClusterState(
+        recorded_at="2026-06-01T00:00:00+00:00",
         kubernetes_version="v1.37.1",
         served=("v1",),
         namespaces=(msgspec.convert({"metadata": {"name": NAMESPACE}}, Namespace),),

@@ -109,7 +109,29 @@ WORDS = [
     (verdict.NoDevices(), "no driver publishes any device in this cluster"),
     (
         verdict.BindingConditionsPending("c", ("a", "b")),
-        "claim c waits for binding conditions a, b",
+        "claim c waits for binding conditions a, b (until when is not known, because its allocation has no time)",
+    ),
+    (
+        verdict.BindingConditionsPending("c", ("a",), "T", ("x", "y")),
+        (
+            "claim c waits for binding conditions a (until T, if the scheduler has the default bindingTimeout (10 minutes))"
+            "; x, y of a later device is True, which counts after that"
+        ),
+    ),
+    (
+        verdict.BindingTimedOut("c", ("a", "b"), "T"),
+        (
+            "claim c has waited in vain for binding conditions a, b: they were not True at T, 10 minutes after its allocation "
+            "(the scheduler's default bindingTimeout; its configuration may have another, which is not known here)"
+        ),
+    ),
+    (
+        verdict.BindingTimedOut("c", ("a",), "T", reserved=True),
+        (
+            "claim c has waited in vain for binding conditions a: they were not True at T, 10 minutes after its allocation "
+            "(the scheduler's default bindingTimeout; its configuration may have another, which is not known here)"
+            "; it is still reserved for the pod: perhaps the scheduler has a longer one and waits on, or does not run"
+        ),
     ),
     (verdict.BindingFailed("c", "x"), "claim c: binding failed, x is True"),
     (verdict.BindingFailed("c", "x", "m"), "claim c: binding failed, x is True: m"),

@@ -8,14 +8,11 @@ import pytest
 
 from dra_driver.explain.facts.claim_state import (
     allocated_elsewhere,
-    binding,
     chosen_devices,
     not_owned,
     unusable,
 )
 from dra_driver.explain.verdict import (
-    BindingConditionsPending,
-    BindingFailed,
     ChosenDevice,
     ClaimAllocatedElsewhere,
     ClaimMissing,
@@ -72,36 +69,6 @@ def test_256_pods_share_a_claim_and_no_more() -> None:
 def test_a_claim_of_a_template_belongs_to_one_pod(owner: dict[str, Any], owned: bool) -> None:
     made = msgspec.convert({"metadata": {"name": "c", "ownerReferences": [owner]}}, ResourceClaim)
     assert (list(not_owned(made, POD)) == []) == owned
-
-
-BOUND = {"bindingConditions": ["Ready", "Attached"], "bindingFailureConditions": ["Broken"]}
-
-
-def condition(name: str, status: str = "True") -> dict[str, str]:
-    return {"type": name, "status": status, "message": "m"}
-
-
-def test_binding_waits_for_every_condition() -> None:
-    conditions = [condition("Ready"), condition("Attached", "False")]
-    other = {**DEVICE, "device": "gpu-9", "conditions": [condition("Attached")]}
-    status = [other, {**DEVICE, "conditions": conditions}]
-    assert list(binding(claim([BOUND], devices=status))) == [
-        BindingConditionsPending("ns/c", ("Attached",))
-    ]
-    assert list(binding(claim([BOUND]))) == [
-        BindingConditionsPending("ns/c", ("Ready", "Attached"))
-    ]
-    assert list(binding(claim([{}]))) == []
-
-
-def test_a_failure_is_told_with_its_message() -> None:
-    conditions = [condition(name) for name in ("Ready", "Attached", "Broken")]
-    status = [{**DEVICE, "conditions": conditions}]
-    assert list(binding(claim([BOUND], devices=status))) == [BindingFailed("ns/c", "Broken", "m")]
-    early = [{**DEVICE, "conditions": conditions[2:]}]
-    assert list(binding(claim([BOUND], devices=early))) == [BindingFailed("ns/c", "Broken", "m")]
-    healthy = [{**DEVICE, "conditions": conditions[:2]}]
-    assert list(binding(claim([BOUND], devices=healthy))) == []
 
 
 def test_an_allocated_claim_is_usable_where_its_devices_are() -> None:
