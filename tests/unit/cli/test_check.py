@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dra_driver.cli import check as command
+from dra_driver.cli import check_fix as command
 from dra_driver.cli.main import kubectl, main
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import DeviceClass
@@ -102,9 +102,13 @@ def test_a_file_with_nothing_in_it_is_told(
 
 def test_a_file_that_cannot_be_read_is_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "nope.yaml"]) == 2
-    assert capsys.readouterr().out == "0 files: nothing is checked\n"
+    assert capsys.readouterr().out == "0 files: nothing is checked; 1 file not looked into\n"
     assert main(["check", "nope.yaml", file(CLEAN)]) == 2
-    assert capsys.readouterr().out == "1 file: nothing found\n"
+    assert capsys.readouterr().out == "1 file: nothing found; 1 file not looked into\n"
+    assert main(["check", "nope.yaml", "a.yaml", "-o", "json"]) == 2
+    (other,) = json.loads(capsys.readouterr().out)["unchecked"]
+    reason = "cannot read the manifest nope.yaml: there is no such file"
+    assert other == {"file": "nope.yaml", "reason": reason}
 
 
 def test_a_file_that_is_no_yaml_is_told_and_the_others_are_checked(
