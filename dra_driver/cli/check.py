@@ -45,7 +45,7 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str], limit: Limit) -> 
         return limit.run(lambda: _fixed_stream(chosen, facts))
     done = check_fix.Corrections()
     if chosen.fix:
-        done = check_fix.correct(files, facts, limit.part(FIXING))
+        done = check_fix.correct(files, facts, limit.part(FIXING), names)
     read, unchecked = _read(files, limit.part(READING))
     findings = _findings(read, facts, limit, unchecked)
     found = report_of(
@@ -71,7 +71,7 @@ def _checked(chosen: argparse.Namespace, names: Sequence[str], limit: Limit) -> 
 def _read(files: Sequence[str], limit: Limit) -> tuple[Files, dict[str, str]]:
     """Read the files, as many as the time allows. Returns also why others are not checked."""
     read = Files()
-    unchecked = {}
+    unchecked: dict[str, str] = {}
     for place, file in enumerate(files):
         try:
             limit.run(partial(read.take, file))

@@ -4,8 +4,6 @@
 import difflib
 import io
 import os
-import stat
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +17,7 @@ from dra_driver.check.fixing import Fixed, fix
 from dra_driver.check.given import Given, Known
 from dra_driver.cli import render
 from dra_driver.cli.over_files import Limit, OutOfTime, named
+from dra_driver.cli.replaced import replace_content
 from dra_driver.errors import Permanent
 from dra_driver.model.yaml_documents import BadDocument, documents
 from dra_driver.node.files import content_of
@@ -34,16 +33,27 @@ class Corrections(Struct):
     is_complete: bool = True
 
 
-def correct(files: Sequence[str], facts: Known, limit: Limit) -> Corrections:
-    """Correct the files in place, as many as the time allows."""
+class _Correction(Struct, frozen=True):
+    """The text of a file that is no link, and what corrects it."""
+
+    path: Path
+    before: str
+    fixed: Fixed
+
+
+def correct(
+    files: Sequence[str], facts: Known, limit: Limit, given: Sequence[str] = ()
+) -> Corrections:
+    """Correct the files in place, as many as the time allows. Links that lead out of the working directory and the `given` ones stay."""
     done = Corrections()
+    folders = [Path.cwd(), *(Path(os.path.realpath(one)) for one in given if Path(one).is_dir())]
     for place, file in enumerate(files):
         try:
-            found = limit.run(partial(_correction, file, facts))
+            found = limit.run(partial(_correction, file, facts, folders))
             # Without the limit: its end must not come between the change of a file and the word about it.
             if found is not None:
-                _write(file, *found)
-                done.fixed.append(found[1])
+                _write(file, found)
+                done.fixed.append(found.fixed)
         except OutOfTime as error:
             left = files[place:]
             render.error(
@@ -57,33 +67,48 @@ def correct(files: Sequence[str], facts: Known, limit: Limit) -> Corrections:
     return done
 
 
-def _correction(file: str, facts: Known) -> tuple[str, Fixed] | None:
-    """Return the text of a file, and what corrects it; None for what is no file with text."""
-    path = Path(file)
+def _correction(file: str, facts: Known, folders: Sequence[Path]) -> _Correction | None:
+    """Return what corrects a file; None for what is no file with text, and what must not be corrected."""
+    path = _real(file, folders)
+    if path is None:
+        return None
     try:
-        if path.is_symlink():
-            render.error(f"{file} is a link: it is not corrected; give the file that it leads to")
-        # A link in somebody's checkout may lead anywhere, and a device never ends.
+        # Without links, as one may have come meanwhile. And a device never ends.
         content = content_of(path, most=LARGEST_FIXED + 1, links=False)
         if content is None or len(content) > LARGEST_FIXED:
             return None
         text = content.decode()
     except (OSError, UnicodeDecodeError):
         return None  # reading it again says what is wrong, and what is no UTF-8 is left as it is
-    return text, corrected(text, file, facts)
+    return _Correction(path, text, corrected(text, file, facts))
 
 
-def _write(file: str, before: str, fixed: Fixed) -> None:
+def _real(file: str, folders: Sequence[Path]) -> Path | None:
+    """Return the file that is meant: a link stays, and the file that it leads to is corrected. None if that may be anybody's."""
+    path = Path(file)
+    if not path.is_symlink():
+        return path
+    target = Path(os.path.realpath(path))  # also for a link that leads to itself
+    if any(target.is_relative_to(one) for one in folders if one != Path(one.anchor)):
+        return target
+    # A link in somebody's checkout may lead anywhere.
+    render.error(
+        f"{file} is a link to {target}, outside of what is checked: it is not corrected; give that file, or its folder"
+    )
+    return None
+
+
+def _write(file: str, found: _Correction) -> None:
     """Write the corrected file, and show what has changed. Raises Permanent."""
-    if not fixed.corrected:
+    if not found.fixed.corrected:
         return
     try:
-        _replace(Path(file), fixed.text.encode())
+        replace_content(found.path, found.fixed.text.encode())
     except OSError as error:
         raise Permanent(
             f"cannot write {file}: {error.strerror}; nothing in it was corrected"
         ) from error
-    _tell(file, before, fixed)
+    _tell(file, found.before, found.fixed)
 
 
 def corrected(text: str, file: str, facts: Known) -> Fixed:
@@ -111,20 +136,6 @@ def _finder(file: str, facts: Known) -> Callable[[str], list[Finding]]:
         return list(fixable(given, facts))
 
     return find
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replace the file in one step: after an error it still has what it had. Raises OSError."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    beside, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(beside, "wb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _tell(file: str, before: str, fixed: Fixed) -> None:

@@ -418,24 +418,6 @@ def test_a_file_that_cannot_be_written_is_told(
     assert main(["check", "--fix", "a.yaml"]) == 0
 
 
-def test_a_link_is_not_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    target = tmp_path / "elsewhere" / "b.yaml"
-    target.write_text(OLD)
-    Path("link.yaml").symlink_to(target)
-    main(["check", "--fix", "link.yaml"])
-    assert target.read_text() == OLD
-    said = "link.yaml is a link: it is not corrected; give the file that it leads to"
-    assert said in capsys.readouterr().err
-
-
-def test_a_corrected_file_keeps_its_mode() -> None:
-    Path(file(OLD)).chmod(0o640)
-    main(["check", "--fix", "a.yaml"])
-    assert Path("a.yaml").read_text() != OLD
-    assert Path("a.yaml").stat().st_mode & 0o777 == 0o640
-
-
 def test_an_alias_bomb_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))]
     assert main(["check", file("\n".join(lines))]) == 1

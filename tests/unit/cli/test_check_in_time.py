@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dra_driver.check.check import by_object
 from dra_driver.check.fixing import Fixed
 from dra_driver.cli import check as command
 from dra_driver.cli import check_fix
@@ -64,11 +65,8 @@ def test_what_may_be_in_a_file_that_was_not_read_is_not_called_missing(
 
 
 def only_the_first(given: Any, facts: Any) -> Iterator[Any]:
-    yield from command_by_object(given[:1], facts)
+    yield from by_object(given[:1], facts)
     work_for_ever()
-
-
-command_by_object = command.by_object
 
 
 @pytest.fixture
