@@ -23,6 +23,7 @@ from dra_driver.check.parts import (
     requests,
 )
 from dra_driver.explain.readable import bad_quantity
+from dra_driver.explain.subject.actions import of_type, problem_and_action
 from dra_driver.explain.subject.manifest import KINDS
 from dra_driver.explain.subject.manifest_checks import refusals
 from dra_driver.explain.subject.manifest_kinds import (
@@ -66,7 +67,6 @@ def api_findings(one: Given, served: Collection[str]) -> Iterator[Finding]:
         rule = "api-version" if misses_version else "api-kind"
         path: Path = ("apiVersion",) if "apiVersion" in one.content else ()
         found, _, action = problem.partition("; ")
-        action = action or "write the right apiVersion and kind"
         yield one.finding(rule, path, f"{REFUSED}: {found}", action)
         return
     if is_pod_template(one):
@@ -140,12 +140,11 @@ def _malformed(one: Given, error: str, base: Path) -> Finding:
     found = _AT.search(error)
     path = (*base, *steps(found["path"])) if found else base
     message = f"{REFUSED}: {_AT.sub('', error)}"
-    return one.finding(
-        "api-malformed", path, message, "write a value of the type that the field has"
-    )
+    return one.finding("api-malformed", path, message, of_type(error))
 
 
-def _refused(one: Given, problem: str, base: Path) -> Finding:
+def _refused(one: Given, told: str, base: Path) -> Finding:
+    problem, action = problem_and_action(told)
     found = _PATH.search(problem)
     text = found[0] if found else ""
     # The path is that of the pod, or of its template in a workload.
@@ -158,7 +157,7 @@ def _refused(one: Given, problem: str, base: Path) -> Finding:
         rule = "api-field"
     elif _MORE_THAN.search(problem):
         rule = "api-limit"
-    return one.finding(rule, path, f"{REFUSED}: {problem}", "correct that place")
+    return one.finding(rule, path, f"{REFUSED}: {problem}", action)
 
 
 def _text(path: Path) -> str:

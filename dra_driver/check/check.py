@@ -2,6 +2,7 @@
 """What is wrong with the objects of some files? The entry point of the package: each question has a module of its own."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from dra_driver.check.admin_access import admin_findings, labels_of_namespaces
 from dra_driver.check.api import api_findings
@@ -45,37 +46,55 @@ def _at(like: Given, content: dict[str, object], base: Path) -> Given:
 
 def check(given: Sequence[Given], known: Known) -> list[Finding]:
     """Return everything that is wrong, in the order of the files."""
-    return sorted_findings(list(_all(given, known)), [one.file for one in given])
+    each = chain.from_iterable(by_object(given, known))
+    return sorted_findings([*each, *of_all(given, known)], [one.file for one in given])
 
 
-def _all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
-    served = known.state.served if known.state else ()
-    names = names_of(known)
-    there = objects(given, known)
-    offered = frozenset(offered_resources(given, known))
-    devices = DevicesOfCluster(known, given)
-    namespaces = labels_of_namespaces(given, known)
-    for one in given:
+def of_all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
+    """Yield what is told once for several objects."""
+    yield from label_findings(given, known)
+    yield from unknown_findings(given)
+
+
+def by_object(given: Sequence[Given], known: Known) -> Iterator[list[Finding]]:
+    """Yield for each object what is wrong with it. Whoever runs out of time has the answers for the first ones."""
+    of = _Objects(given, known)
+    return (list(of.findings(one)) for one in given)
+
+
+class _Objects:
+    """What decides about each object: the others, and what is known besides."""
+
+    def __init__(self, given: Sequence[Given], known: Known) -> None:
+        self._known = known
+        self._served = known.state.served if known.state else ()
+        self._names = names_of(known)
+        self._there = objects(given, known)
+        self._offered = frozenset(offered_resources(given, known))
+        self._devices = DevicesOfCluster(known, given)
+        self._namespaces = labels_of_namespaces(given, known)
+
+    def findings(self, one: Given) -> Iterator[Finding]:
+        known = self._known
         if not (is_bare_config(one.content) or is_foreign(one)):
-            yield from api_findings(one, served)
-        older = list(older_findings(one, known.driver, served))
+            yield from api_findings(one, self._served)
+        older = list(older_findings(one, known.driver, self._served))
         yield from older
         # An expression that is rewritten as a whole needs no second opinion.
         rewritten = {finding.path for finding in older if finding.rule == "old-memory"}
-        asked = devices.findings(one) if known.state else unguarded_findings(one, known)
-        for finding in (*selector_findings(one, known, names), *asked):
+        asked = self._devices.findings(one) if known.state else unguarded_findings(one, known)
+        for finding in (*selector_findings(one, known, self._names), *asked):
             if finding.path not in rewritten:
                 yield finding
         yield from derived_findings(one, environment(known))
-        yield from reference_findings(one, there)
-        yield from admin_findings(one, namespaces, known.state.minor if known.state else None)
+        yield from reference_findings(one, self._there)
+        minor = known.state.minor if known.state else None
+        yield from admin_findings(one, self._namespaces, minor)
         yield from config_findings(one, known)
-        yield from capacity_findings(one, names, known)
-        yield from devices.too_many(one)
-        yield from pod_findings(one, offered)
+        yield from capacity_findings(one, self._names, known)
+        yield from self._devices.too_many(one)
+        yield from pod_findings(one, self._offered)
         yield from object_findings(one, known)
-    yield from label_findings(given, known)
-    yield from unknown_findings(given)
 
 
 def fixable(given: Sequence[Given], known: Known) -> Iterator[Finding]:

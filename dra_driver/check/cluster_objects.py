@@ -2,11 +2,13 @@
 """What do quotas, roles, nodes and ConfigMaps bring along from the time of device plugins?"""
 
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from dra_driver.check.finding import Edit, Finding
 from dra_driver.check.given import Given, Known, at, entries, mapping, steps
 from dra_driver.explain.subject.manifest_kinds import group_and_version
+from dra_driver.model.decoding import Mistake
 from dra_driver.model.plugin_resources import is_device_resource
 from dra_driver.model.printable import printable
 from dra_driver.model.yaml_documents import BadDocument, Path, documents
@@ -15,6 +17,9 @@ _RBAC = "rbac.authorization.k8s.io"
 _CONFIG_LABEL = "nvidia.com/device-plugin.config"
 _LAYOUTS = "mig-configs"
 _OF_PLUGIN = ("sharing", "flags", "resources")
+_MUST_BE = re.compile(r" must be (.+)$")
+_LEAVE_OUT = "leave it out, if nothing else reads it"
+_CORRECT = "correct it in this file"
 
 
 def is_bare_config(content: Mapping[str, object]) -> bool:
@@ -100,9 +105,20 @@ def _config(
     for name, mistakes in ((rule, found.mistakes), ("plugin-config-key", found.refusals)):
         for mistake in mistakes:
             # Below a key of a ConfigMap all is one text, so its place is that of the key.
-            yield one.finding(name, path or steps(mistake.path), str(mistake), "correct that place")
+            message, action = _told(mistake, refused=name == "plugin-config-key")
+            yield one.finding(name, path or steps(mistake.path), message, action)
     if found.applied_by:
         yield one.finding("mig-layout-by", path, found.applied_by)
+
+
+def _told(mistake: Mistake, *, refused: bool) -> tuple[str, str]:
+    """Return what was found, and what to do: a mistake says what it must be, and a key that is refused can be left out."""
+    told = str(mistake)
+    must = _MUST_BE.search(told)
+    if must:
+        return told, f"write {must[1]}"
+    message, _, action = told.rpartition("; ")
+    return (message, action) if message else (told, _LEAVE_OUT if refused else _CORRECT)
 
 
 def label_findings(given: Sequence[Given], known: Known) -> Iterator[Finding]:

@@ -39,8 +39,18 @@ class FoundMistake(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     fixable: bool = False
 
 
+class UncheckedFile(msgspec.Struct, frozen=True, rename="camel"):
+    """A file that was not looked into, or not to its end, and why."""
+
+    file: str
+    reason: str
+
+
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All findings in the `files` that could be read; `fixed` are those that --fix corrected. `errors`, `warnings` and `notes` count the findings that are left."""
+    """All findings in the `files` that were looked into; `fixed` are those that --fix corrected. `errors`, `warnings` and `notes` count the findings that are left.
+
+    `unchecked` are the other files. If there are any, the answer is incomplete.
+    """
 
     api_version: str = DOCUMENT_VERSION
     kind: str = CHECK_KIND
@@ -50,10 +60,14 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: int
     findings: tuple[FoundMistake, ...]
     fixed: tuple[FoundMistake, ...] = ()
+    unchecked: tuple[UncheckedFile, ...] = ()
 
 
 def report_of(
-    findings: Sequence[Finding], files: int, fixed: Sequence[Finding] = ()
+    findings: Sequence[Finding],
+    files: int,
+    fixed: Sequence[Finding] = (),
+    unchecked: Sequence[UncheckedFile] = (),
 ) -> CheckReport:
     """Return the document of these findings."""
     errors, warnings, notes = (
@@ -66,6 +80,7 @@ def report_of(
         notes=notes,
         findings=tuple(map(_found, findings)),
         fixed=tuple(map(_found, fixed)),
+        unchecked=tuple(unchecked),
     )
 
 
@@ -99,15 +114,35 @@ def sarif(found: CheckReport) -> dict[str, Any]:
     ]
     driver = {"name": PROJECT, "version": __version__, "rules": rules}
     results = [_result(one, names.index(one.rule)) for one in found.findings]
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(found)],
+        "results": results,
+    }
     return {"version": SARIF_VERSION, "$schema": SARIF_SCHEMA, "runs": [run]}
 
 
+def _invocation(found: CheckReport) -> dict[str, Any]:
+    """Return how the run ended. A viewer must not take what an incomplete one does not have for corrected."""
+    told = [
+        {
+            "level": "error",
+            "message": {"text": f"not checked: {one.reason}"},
+            "locations": [{"physicalLocation": _artifact(one.file)}],
+        }
+        for one in found.unchecked
+    ]
+    return {"executionSuccessful": not told, "toolExecutionNotifications": told}
+
+
+def _artifact(file: str) -> dict[str, Any]:
+    uri = quote(file)
+    return {"artifactLocation": {"uri": f"file://{uri}" if uri.startswith("/") else uri}}
+
+
 def _result(one: FoundMistake, index: int) -> dict[str, Any]:
-    uri = quote(one.file)
-    place: dict[str, Any] = {
-        "artifactLocation": {"uri": f"file://{uri}" if uri.startswith("/") else uri}
-    }
+    place = _artifact(one.file)
     if one.line:
         place["region"] = dict(_region(one))
     location: dict[str, Any] = {"physicalLocation": place}

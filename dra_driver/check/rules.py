@@ -13,12 +13,16 @@ wants. A note is worth knowing."""
 
 
 class Rule(Struct, frozen=True):
-    """One kind of finding. `fixed`: --fix can rewrite some of them."""
+    """One kind of finding. `fixed`: --fix can rewrite some of them.
+
+    `of_others`: it says that something is not there, so it can only be told once all files are read.
+    """
 
     name: str
     severity: Severity
     meaning: str
     fixed: bool = False
+    of_others: bool = False
 
 
 _ALL = (
@@ -52,9 +56,19 @@ _ALL = (
     Rule("ref-claim", "error", "a container uses a claim that its pod does not have"),
     Rule("ref-request", "error", "a container names a request that its claim does not have"),
     Rule("ref-unused", "warning", "a pod has a claim that none of its containers uses"),
-    Rule("ref-class", "warning", "a DeviceClass that is neither here nor known"),
-    Rule("ref-template", "warning", "a ResourceClaimTemplate or ResourceClaim that is not there"),
-    Rule("admin-access", "error", "admin access in a namespace that does not allow it"),
+    Rule("ref-class", "warning", "a DeviceClass that is neither here nor known", of_others=True),
+    Rule(
+        "ref-template",
+        "warning",
+        "a ResourceClaimTemplate or ResourceClaim that is not there",
+        of_others=True,
+    ),
+    Rule(
+        "admin-access",
+        "error",
+        "admin access in a namespace that does not allow it",
+        of_others=True,
+    ),
     Rule("config-kind", "error", "a kind of configuration that the driver does not know"),
     Rule("config-value", "error", "a configuration that the driver would refuse"),
     Rule(
@@ -72,7 +86,12 @@ _ALL = (
     Rule("old-kind", "error", "a kind of the first, withdrawn form of DRA"),
     Rule("old-source", "error", "`source` in a pod's resourceClaims, as before Kubernetes 1.31"),
     Rule("old-memory", "warning", "memory as an attribute: today it is a capacity", fixed=True),
-    Rule("resource-name", "warning", "a resource of a vendor that is not known (did you mean …?)"),
+    Rule(
+        "resource-name",
+        "warning",
+        "a resource of a vendor that is not known (did you mean …?)",
+        of_others=True,
+    ),
     Rule("device-plugin", "note", "a container asks a device plugin for devices"),
     Rule("device-plugin-amount", "error", "requests and limits of such a resource differ"),
     Rule(
@@ -91,7 +110,7 @@ _ALL = (
         "warning",
         "a key there that nobody knows, or that this driver does not do",
     ),
-    Rule("plugin-config-label", "warning", "a label that names no configuration"),
+    Rule("plugin-config-label", "warning", "a label that names no configuration", of_others=True),
     Rule("mig-layout", "error", "a mistake in a file of MIG layouts"),
     Rule("mig-layout-by", "note", "who applies a file of MIG layouts"),
     Rule(

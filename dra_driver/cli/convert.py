@@ -15,7 +15,7 @@ from dra_driver.cli import inputs, render
 from dra_driver.cli.added_node import known_profile
 from dra_driver.cli.destination import Destination
 from dra_driver.cli.machine import FLAG, fits, product_names
-from dra_driver.cli.over_files import exit_code
+from dra_driver.cli.over_files import Limit, exit_code
 from dra_driver.convert.convert import Converted, as_pods, convert
 from dra_driver.convert.names import Names
 from dra_driver.convert.resources import Choice, NotConverted
@@ -33,7 +33,8 @@ def run(chosen: argparse.Namespace) -> int:
     names = [*chosen.file, *chosen.filename]
     if not names:
         chosen.parser.error("give files or directories to convert, or - for standard input")
-    return exit_code(lambda: _converted(chosen, names), chosen.timeout)
+    limit = Limit.of(chosen.timeout)
+    return exit_code(lambda: limit.run(lambda: _converted(chosen, names)))
 
 
 class _File(Struct, frozen=True):

@@ -51,7 +51,7 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     add_output(parser, sarif="SARIF 2.1.0")
     add_timeout(
         parser,
-        "stop after this time of work; what other processes of a busy machine take does not count",
+        "stop after this time of work, and show what was found until then; what other processes of a busy machine take does not count",
     )
     add_cluster(parser)
 

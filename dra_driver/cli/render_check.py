@@ -48,7 +48,9 @@ def _summary(found: CheckReport) -> str:
     fixed = f"; {len(found.fixed)} fixed" if found.fixed else ""
     fixable = sum(one.fixable for one in found.findings)
     more = f"; --fix would correct {fixable}" if fixable else ""
-    return f"{_count(found.files, 'file')}: {told}{fixed}{more}"
+    others = _count(len(found.unchecked), "file")
+    left = f"; {others} not looked into" if found.unchecked else ""
+    return f"{_count(found.files, 'file')}: {told}{fixed}{more}{left}"
 
 
 def _count(number: int, what: str) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What do a pod's nodes and its workload say of its resources?
 
-With the strategy `single` NVIDIA's plugin offers MIG devices by the name of whole GPUs, and so does GKE. Only the labels by which a pod chooses
-its nodes tell that it means a part.
+With the strategy `single` NVIDIA's plugin offers MIG devices by the name of whole GPUs, and so does GKE. A plugin that shares GPUs and does not rename
+them offers shares by it. Only the labels by which a pod chooses its nodes tell what it means.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dra_driver.convert.labels import Condition, profile_in
+from dra_driver.convert.labels import Condition, is_of_shares, profile_in
 from dra_driver.convert.nodes import inside, required_terms
 from dra_driver.convert.resources import Around
 from dra_driver.convert.shares import why_not_shared
@@ -21,14 +21,28 @@ PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
 
 def around(document: Mapping[str, Any], spec: Mapping[str, Any]) -> Around:
     """Return what an object says of the resources in one of its pods."""
-    return replace(_of_nodes(spec), not_shared=why_not_shared(document, spec))
+    found = replace(_of_nodes(spec), not_shared=why_not_shared(document, spec))
+    return found if found.profile else replace(found, shares=_shares(spec))
 
 
-def _of_nodes(spec: Mapping[str, Any]) -> Around:
-    chosen = [
+def _chosen(spec: Mapping[str, Any]) -> list[Condition]:
+    return [
         Condition(str(key), "In", (str(value),))
         for key, value in inside(spec, "nodeSelector").items()
     ]
+
+
+def _shares(spec: Mapping[str, Any]) -> str:
+    """Return the condition that is true only of nodes with shares of GPUs. Of several terms each must have one."""
+    always = next(filter(is_of_shares, _chosen(spec)), None)
+    if always:
+        return str(always)
+    each = [next(filter(is_of_shares, term), None) for term in required_terms(spec)]
+    return str(each[0]) if each and all(each) else ""
+
+
+def _of_nodes(spec: Mapping[str, Any]) -> Around:
+    chosen = _chosen(spec)
     terms = required_terms(spec)
     if len(terms) == 1:
         chosen += terms[0]

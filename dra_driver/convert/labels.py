@@ -34,9 +34,15 @@ _GKE_PRODUCTS: Mapping[str, str] = {
 }
 _MODEL = re.compile(r"nvidia-(?:tesla-)?(?P<model>[a-z]+\d+[a-z]*)(?:-(?P<memory>\d+gb))?")
 _VENDORS = ("nvidia", "amd", "intel", "habana")
-_SUFFIX = re.compile(r"-(SHARED|MIG-.+)$")
 _OF_PART = re.compile(r"-MIG-(?P<profile>.+)$")
 """The end of a product's label on nodes whose nvidia.com/gpu are MIG devices (strategy single)."""
+_OF_SHARES = "-SHARED"
+"""The end of a product's label on nodes whose nvidia.com/gpu are shares of GPUs."""
+_NO_SHARES = "it is about shares of a plugin, and the GPU of a claim is nobody else's: leave it out; it stays"
+_SOME_SHARES = (
+    f"some of these nodes offer whole GPUs as nvidia.com/gpu, and others shares ({_OF_SHARES}), so what the pod means is open: name only the ones or only "
+    "the others; it stays"
+)
 
 
 class Condition(Struct, frozen=True):
@@ -63,6 +69,23 @@ def of_parent(condition: Condition) -> Condition:
     if condition.operator != "In":
         return condition
     values = tuple(_OF_PART.sub("", value) for value in condition.values)
+    return Condition(condition.key, condition.operator, values)
+
+
+def is_of_shares(condition: Condition) -> bool:
+    """Return whether the condition is true only of nodes that offer shares of a GPU as nvidia.com/gpu."""
+    return (
+        (condition.key, condition.operator) == ("nvidia.com/gpu.product", "In")
+        and bool(condition.values)
+        and all(one.endswith(_OF_SHARES) and not profile_in(one) for one in condition.values)
+    )
+
+
+def of_whole(condition: Condition) -> Condition:
+    """Return what a condition on shares of GPUs asks of the GPUs."""
+    if not is_of_shares(condition):
+        return condition
+    values = tuple(one.removesuffix(_OF_SHARES) for one in condition.values)
     return Condition(condition.key, condition.operator, values)
 
 
@@ -131,12 +154,12 @@ def _any(texts: Sequence[str], *, alone: bool = True) -> str:
 
 def _product(asked: _Asked) -> Selected | NotConverted:
     read = asked.attribute("productName")
-    if any(_SUFFIX.search(value) for value in asked.condition.values):
-        reason = (
-            "it means a part of a GPU, or a GPU that others use too; ask for nvidia.com/mig-… or nvidia.com/gpu.shared, or write the claim "
-            "by hand (class mig.nvidia.com with a profile)"
-        )
+    if any(map(profile_in, asked.condition.values)):
+        reason = "it means a part of a GPU; ask for nvidia.com/mig-…, or write the claim by hand (class mig.nvidia.com with a profile)"
         return NotConverted(str(asked.condition), reason)
+    if any(value.endswith(_OF_SHARES) for value in asked.condition.values):
+        is_against = asked.condition.operator == "NotIn"
+        return NotConverted(str(asked.condition), _NO_SHARES if is_against else _SOME_SHARES)
 
     def one(value: str) -> str:
         same = sorted(name for name in asked.products if label_value(name) == value)

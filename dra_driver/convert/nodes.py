@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from dra_driver.convert.labels import Condition, of_parent, selector
+from dra_driver.convert.labels import Condition, of_parent, of_whole, selector
 from dra_driver.convert.resources import NotConverted, Wanted
 from dra_driver.model.plugin_resources import is_device_label
 
@@ -43,6 +43,7 @@ class _Requests(Struct, frozen=True):
             if one.is_part and "memory" in condition.key:
                 return NotConverted(str(condition), _OF_WHOLE_GPU)
             asked = of_parent(condition) if one.is_part else condition
+            asked = of_whole(asked) if one.shared else asked
             answer = selector(asked, one.driver, self.products)
             if isinstance(answer, NotConverted):
                 return answer

@@ -70,22 +70,31 @@ class Around(Struct, frozen=True):
     """What the pod and the workload around a container say of its resources.
 
     `profile`: the pod's nodes offer parts of this profile as nvidia.com/gpu, written as in the name of a resource. `may_be_part`: why it is not known
-    which part that is, or whether it is one. `not_shared`: why the pods of the workload cannot share one claim. Each is "" for a usual pod.
+    which part that is, or whether it is one. `shares`: the condition by which the pod's nodes offer shares of a GPU as nvidia.com/gpu. `not_shared`: why
+    the pods of the workload cannot share one claim. Each is "" for a usual pod.
     """
 
     profile: str = ""
     may_be_part: str = ""
+    shares: str = ""
     not_shared: str = ""
 
     def meant_by(self, name: str) -> str:
         """Return the resource that a name means on the nodes of the pod."""
-        of_part = self.profile and name in (_GPU, _GPU_SHARED)
-        return name.replace(_GPU, f"nvidia.com/mig-{self.profile}") if of_part else name
+        if self.profile and name in (_GPU, _GPU_SHARED):
+            return name.replace(_GPU, f"nvidia.com/mig-{self.profile}")
+        return _GPU_SHARED if self.shares and name == _GPU else name
 
     def against(self, name: str) -> str:
         """Return why no claim can stand for a resource here; "" if one can."""
         reason = self.may_be_part if name in (_GPU, _GPU_SHARED) else ""
-        return reason or (self.not_shared if name == _GPU_SHARED else "")
+        return reason or (self.not_shared if self.meant_by(name) == _GPU_SHARED else "")
+
+    def notes(self, name: str) -> tuple[str, ...]:
+        """Return what must be known of a resource that is something else here than its name says."""
+        if name == self.meant_by(name) or not self.shares:
+            return ()
+        return (f"on nodes with {self.shares} {name} is a share of a GPU, and no whole one",)
 
 
 def answers(
@@ -111,8 +120,12 @@ def answers(
                 f"with {part} it is a part of a GPU, and a claim asks for a whole one; it stays"
             )
         else:
-            found[name] = wanted(around.meant_by(name), amount, choice)
-            reason = around.against(name) if isinstance(found[name], Wanted) else ""
+            one = wanted(around.meant_by(name), amount, choice)
+            if isinstance(one, Wanted):
+                found[name] = replace(one, notes=(*around.notes(name), *one.notes))
+                reason = around.against(name)
+            else:
+                reason = one.reason
         if reason:
             found[name] = NotConverted(f"{name}: {amount:.40}", reason)
     return found

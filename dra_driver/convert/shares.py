@@ -10,7 +10,7 @@ from dra_driver.explain.subject.manifest_kinds import WORKLOADS, group_and_versi
 from dra_driver.explain.subject.workloads import count_of, pod_path, selects
 
 Object = Mapping[str, Any]
-_OWN = "ask for nvidia.com/gpu, so that each pod has a GPU of its own, or keep the plugin; it stays"
+_OWN = "ask for nvidia.com/gpu and no product with -SHARED, so that each pod has a GPU of its own, or keep the plugin; it stays"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 

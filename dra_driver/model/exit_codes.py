@@ -48,7 +48,7 @@ COMMANDS = {
     "check": {
         DONE: "nothing is wrong (warnings and notes do not count; with --strict warnings do)",
         NOT_DONE: "something is wrong",
-        COULD_NOT_TELL: "could not tell: a file, the record or the cluster could not be read",
+        COULD_NOT_TELL: "could not tell: a file, the record or the cluster could not be read, or not in time",
         INTERRUPTED: "interrupted before there was an answer",
     },
     "convert": {

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.readable import bad_quantity
+from dra_driver.explain.subject.actions import of_type
 from dra_driver.explain.subject.manifest_checks import refusal, requests_not_there
 from dra_driver.explain.subject.manifest_kinds import (
     WORKLOADS,
@@ -104,7 +105,7 @@ def _check_together(objects: Collection[tuple[str, Any]]) -> None:
         pod = found.pod if workload else found
         for problem in requests_not_there(pod, claims.get(pod.metadata.namespace, {})):
             what = f"{found.kind if workload else 'Pod'} {pod.metadata.name}"
-            raise Permanent(f"{source}: {what}: {problem}; correct that place")
+            raise Permanent(f"{source}: {what}: {problem}")
 
 
 def matters(content: object) -> bool:
@@ -160,7 +161,7 @@ def _decoded(
         written = msgspec.json.encode(document)
         found = msgspec.json.decode(written, type=kind)
     except _MALFORMED as error:
-        raise Permanent(f"{source}: {what} is malformed: {error}; correct that place") from error
+        raise Permanent(f"{source}: {what} is malformed: {error}; {of_type(str(error))}") from error
     problem = bad_quantity(found) or refusal(msgspec.json.decode(written), found)
     if problem:
         raise _refused(source, what, problem)
@@ -168,7 +169,7 @@ def _decoded(
 
 
 def _refused(source: str, what: str, problem: str) -> Permanent:
-    return Permanent(f"{source}: the API server would refuse {what}: {problem}; correct that place")
+    return Permanent(f"{source}: the API server would refuse {what}: {problem}")
 
 
 def _completed(found: ApiValue, namespace: str) -> ApiValue:

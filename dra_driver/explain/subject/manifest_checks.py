@@ -3,13 +3,13 @@
 
 This module has only the rules without which `explain` would answer for something that the author did not mean. It has no rule for a
 missing class or an expression that does not compile, because the report has a verdict for each. It knows only some fields of a
-pod, so it refuses an unknown field of a pod only if its name is very similar to a known field.
+pod, so it refuses an unknown field of a pod only if its name is very similar to a known field. Each message ends with what to do (`actions`).
 Source: k8s.io/kubernetes pkg/apis/resource/validation, pkg/apis/core/validation; the fields of k8s.io/api v0.37.
 """
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 from msgspec import inspect
@@ -39,6 +39,7 @@ _POD_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _LONGEST_NAME = 253
+_NAME_WORDS = f"at most {_LONGEST_NAME} of them, with a letter or digit at the beginning, at the end and beside each '.'"
 _NEAR, _VERY_NEAR = 0.6, 0.8
 _NOT_LOOKED_INTO = (core.PodStatus, ResourceClaimStatus, Namespace)
 _METADATA = (
@@ -89,9 +90,9 @@ def _unnamed(document: object) -> Iterator[str]:
     metadata = metadata if isinstance(metadata, dict) else {}
     name = str(metadata.get("name") or "")
     if not name and not metadata.get("generateName"):
-        yield "it has no metadata.name"
+        yield f"it has no metadata.name; write one: {_NAME_WORDS}"
     elif name and not (len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name)):
-        yield "metadata.name may have lower case letters, digits, '-' and '.'"
+        yield f"metadata.name may have lower case letters, digits, '-' and '.'; write another one: {_NAME_WORDS}"
 
 
 # Fields
@@ -136,9 +137,12 @@ def _no_field(name: str, kind: inspect.StructType, path: str) -> Iterator[str]:
     if partly_known and not near:
         return
     inner = [] if near else [field.encode_name for field in kind.fields if _has(field.type, name)]
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    if inner:
-        hint = f" (it belongs into {inner[0]})"
+    others = fields if path else sorted({*fields, *_others(kind.cls, path)})
+    hint = f"; leave it out: the fields are {', '.join(others)}"
+    if near:
+        hint = f" (did you mean {near[0]}?); write {near[0]}, or leave it out"
+    elif inner:
+        hint = f" (it belongs into {inner[0]}); move it there"
     yield f"{path or 'the object'} has no field {ascii(name)[1:-1]}{hint}"
 
 
@@ -157,7 +161,7 @@ def _has(kind: inspect.Type, name: str) -> bool:
 def _claim(devices: DeviceClaim, path: str) -> Iterator[str]:
     requests = devices.requests or []
     if len(requests) > _MOST_REQUESTS:
-        yield f"{path}.requests has {len(requests)} requests, at most {_MOST_REQUESTS} are allowed"
+        yield f"{path}.requests has {len(requests)} requests, at most {_MOST_REQUESTS} are allowed; make several claims of it"
     yield from _names([one.name for one in requests], f"{path}.requests")
     for index, request in enumerate(requests):
         yield from _request(request, f"{path}.requests[{index}]")
@@ -172,19 +176,19 @@ def _names(names: Sequence[str], path: str) -> Iterator[str]:
     for index, name in enumerate(names):
         if not _LABEL.fullmatch(name):
             said = f"is named {name!a}" if name else "has no name"
-            yield f"{path}[{index}] {said}: lower case letters, digits and '-' are allowed"
+            yield f"{path}[{index}] {said}: lower case letters, digits and '-' are allowed; write at most 63 of them, with a letter or digit at both ends"
         elif name in names[:index]:
-            yield f"{path}[{index}] has the name {name} of another one"
+            yield f"{path}[{index}] has the name {name} of another one; give each a name of its own"
 
 
 def _request(request: DeviceRequest, path: str) -> Iterator[str]:
     alternatives = request.first_available or []
     if (request.exactly is None) == (not alternatives):
-        yield f"{path} needs one of exactly and firstAvailable"
+        yield f"{path} needs one of exactly and firstAvailable; write exactly for one kind of device, or firstAvailable for a list of alternatives"
     if request.exactly is not None:
         yield from _amount(request.exactly, f"{path}.exactly")
     if len(alternatives) > _MOST_ALTERNATIVES:
-        yield f"{path}.firstAvailable has more than {_MOST_ALTERNATIVES} alternatives"
+        yield f"{path}.firstAvailable has more than {_MOST_ALTERNATIVES} alternatives; leave the last ones out"
     yield from _names([one.name for one in alternatives], f"{path}.firstAvailable")
     for index, one in enumerate(alternatives):
         yield from _amount(one, f"{path}.firstAvailable[{index}]")
@@ -193,12 +197,12 @@ def _request(request: DeviceRequest, path: str) -> Iterator[str]:
 def _amount(body: ExactDeviceRequest | DeviceSubRequest, path: str) -> Iterator[str]:
     mode, count = body.allocation_mode, body.count
     if mode not in _MODES:
-        yield f"{path}.allocationMode is {mode!a}, it can be ExactCount or All"
+        yield f"{path}.allocationMode is {mode!a}, it can be ExactCount or All; write ExactCount for as many devices as count says, or All for each that matches"
     elif mode == "All" and count:
-        yield f"{path}.count is {count}, but allocationMode All takes no count"
+        yield f"{path}.count is {count}, but allocationMode All takes no count; leave count out, or write allocationMode: ExactCount"
     elif count < 0:
         # 0 is the same as a missing count: the API server sets it to 1.
-        yield f"{path}.count is {count}, it must be at least 1 (0, as if left out, stands for 1)"
+        yield f"{path}.count is {count}, it must be at least 1 (0, as if left out, stands for 1); write how many devices, or leave it out"
     for index, toleration in enumerate(body.tolerations or ()):
         yield from _toleration(
             toleration, (_OPERATORS, _DEVICE_EFFECTS), f"{path}.tolerations[{index}]"
@@ -214,11 +218,11 @@ def _toleration(
     operators, effects = allowed
     operator, effect = toleration.operator, toleration.effect
     if operator and operator not in operators:
-        yield f"{path}.operator is {operator!a}, it can be {_either(operators)}"
+        yield f"{path}.operator is {operator!a}, it can be {_either(operators)}; write one of these"
     elif operator == "Exists" and toleration.value:
-        yield f"{path}.value is {toleration.value!a}, but operator Exists takes no value"
+        yield f"{path}.value is {toleration.value!a}, but operator Exists takes no value; leave value out, or write operator: Equal"
     if effect and effect not in effects:
-        yield f"{path}.effect is {effect!a}, it can be {_either(effects)}"
+        yield f"{path}.effect is {effect!a}, it can be {_either(effects)}; write one of these, or leave it out for every effect"
 
 
 def _either(words: Sequence[str]) -> str:
@@ -236,32 +240,39 @@ def _constraint(constraint: DeviceConstraint, known: set[str], path: str) -> Ite
     given = [one for one in attributes if one is not None]
     if not given:
         # Of both, the API server and the scheduler read matchAttribute only.
-        yield f"{path} needs one of matchAttribute and distinctAttribute"
+        yield f"{path} needs one of matchAttribute and distinctAttribute; write the attribute that must be the same on all devices, or another on each"
     elif "/" not in given[0]:
-        yield f"{path} is about {given[0]!a}: write the attribute as DOMAIN/NAME"
+        yield f"{path} is about {given[0]!a}: write the attribute as DOMAIN/NAME; the domain is that of the driver, or resource.kubernetes.io as in resource.kubernetes.io/pcieRoot"
     yield from _known_requests(constraint.requests, known, path)
 
 
 def _known_requests(names: Sequence[str] | None, known: set[str], path: str) -> Iterator[str]:
     for name in names or ():
         if name not in known:
-            yield f"{path}.requests names {name!a}, and no request has that name"
+            yield f"{path}.requests names {name!a}, and no request has that name; {_one_of(known)}"
+
+
+def _one_of(names: Collection[str]) -> str:
+    """Return which names of requests can be written."""
+    return (
+        f"write one of {', '.join(map(ascii, sorted(names)))}" if names else "add a request first"
+    )
 
 
 def _pod(pod: Pod) -> Iterator[str]:
     if not pod.spec.containers:
-        yield "spec.containers is empty: a pod has at least one container"
+        yield "spec.containers is empty: a pod has at least one container; write one, with name and image"
     for index, toleration in enumerate(pod.spec.tolerations or ()):
         path = f"spec.tolerations[{index}]"
         yield from _toleration(toleration, (_POD_OPERATORS, _POD_EFFECTS), path)
         if not toleration.key and toleration.operator != "Exists":
-            yield f"{path} has no key: only operator Exists takes none"
+            yield f"{path} has no key: only operator Exists takes none; write the key of the taint, or operator: Exists for every taint"
     entries = pod.spec.resource_claims or []
     yield from _names([one.name for one in entries], "spec.resourceClaims")
     for index, one in enumerate(entries):
         if bool(one.resource_claim_name) == bool(one.resource_claim_template_name):
             yield (
-                f"spec.resourceClaims[{index}] needs one of resourceClaimName and resourceClaimTemplateName"
+                f"spec.resourceClaims[{index}] needs one of resourceClaimName and resourceClaimTemplateName; write the name of a claim, or of a template that makes a claim for each pod"
             )
     known = {one.name for one in entries}
     for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
@@ -270,7 +281,7 @@ def _pod(pod: Pod) -> Iterator[str]:
             if claim.name not in known:
                 yield (
                     f"container {ascii(container.name)[1:-1]} uses the claim {claim.name!a}, which "
-                    "spec.resourceClaims does not have"
+                    "spec.resourceClaims does not have; add it there, with resourceClaimName or resourceClaimTemplateName"
                 )
 
 
@@ -296,7 +307,7 @@ def requests_not_there(pod: Pod, claims: Mapping[tuple[type, str], DeviceClaim])
             if claim.request and claim.request not in names:
                 yield (
                     f"container {ascii(container.name)[1:-1]} asks for the request {claim.request!a} of {title}, which has "
-                    f"{', '.join(names) or 'none'}: it would get no devices"
+                    f"{', '.join(names) or 'none'}: it would get no devices; {_one_of(names)}, or leave request out for all devices of the claim"
                 )
 
 
@@ -305,5 +316,5 @@ def _resources(container: core.Container) -> Iterator[str]:
     for name, text in {**(resources.limits or {}), **(resources.requests or {})}.items():
         if amount(text).nanos < 0:
             yield (
-                f"container {ascii(container.name)[1:-1]} asks for {text} of {ascii(name)[1:-1]}, less than nothing"
+                f"container {ascii(container.name)[1:-1]} asks for {text} of {ascii(name)[1:-1]}, less than nothing; write 0 or more"
             )

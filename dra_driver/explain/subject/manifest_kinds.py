@@ -83,10 +83,10 @@ def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
     """
     kind, (group, version) = str(document.get("kind") or ""), group_and_version(document)
     if not kind:
-        return "it has no kind"
+        return "it has no kind; write the kind, with its apiVersion"
     if not version:
-        right = f": write apiVersion: {_api_version(kind, served)}" if kind in UNDERSTOOD else ""
-        return f"it has no apiVersion{right}"
+        right = f"write apiVersion: {_api_version(kind, served)}" if kind in UNDERSTOOD else _ASK
+        return f"it has no apiVersion; {right}"
     if group not in _OTHERS and group not in _OLD_GROUPS:
         return ""
     known = [*(name for name in UNDERSTOOD if UNDERSTOOD[name] == group), *_OTHERS.get(group, ())]
@@ -94,7 +94,7 @@ def kind_refusal(document: Mapping[str, Any], served: Collection[str]) -> str:
         return _version_refusal(document, version, served)
     if kind in UNDERSTOOD:
         right = _api_version(kind, served)
-        return f"there is no {kind} in {group or 'v1'}: write apiVersion: {right}"
+        return f"there is no {kind} in {group or 'v1'}; write apiVersion: {right}"
     return _no_such_kind(kind, f"{group}/{version}" if group else version, known)
 
 
@@ -124,6 +124,9 @@ def _best(served: Collection[str]) -> str:
     return next((one for one in SPOKEN if one in served), SPOKEN[0])
 
 
+_ASK = "write the one of its kind, which `kubectl api-resources` has"
+
+
 def _no_such_kind(kind: str, where: str, known: Collection[str]) -> str:
     """Return a message if the kind does not exist and its name is very similar to a kind that does; "" else.
 
@@ -133,7 +136,7 @@ def _no_such_kind(kind: str, where: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(kind.lower(), lowered, 1, _VERY_NEAR)
     if not near:
         return ""
-    return f"there is no kind {ascii(kind)[1:-1]} in {where} (did you mean {lowered[near[0]]}?)"
+    return f"there is no kind {ascii(kind)[1:-1]} in {where} (did you mean {lowered[near[0]]}?); write kind: {lowered[near[0]]}"
 
 
 def _not_served(document: Mapping[str, Any], version: str, served: Collection[str]) -> str:

@@ -168,10 +168,10 @@ def _or_one(count: Any) -> Any:
 
 def _parts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     if not isinstance(_spec(workload, kind).get("template"), dict):
-        yield f"it has no {SPEC_PATHS[kind]}.template"
+        yield f"it has no {SPEC_PATHS[kind]}.template; write one, with metadata and spec of its pods"
     for name, count in _counts(workload, kind):
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count < 2**31:
-            yield f"{SPEC_PATHS[kind]}.{name} is {count!a:.40}, it must be a number from 0"
+            yield f"{SPEC_PATHS[kind]}.{name} is {count!a:.40}, it must be a number from 0; write how many pods there are to be, or leave it out for 1"
 
 
 def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
@@ -186,13 +186,13 @@ def _selector(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
         # If the selector is missing, the API server copies the labels.
         selector = {"matchLabels": selector or labels}
     if controller and selector == {"matchLabels": {}}:
-        yield "it has neither spec.selector nor labels in spec.template.metadata"
+        yield "it has neither spec.selector nor labels in spec.template.metadata; write labels there"
     elif not isinstance(selector, dict) or not any(
         map(selector.get, ("matchLabels", "matchExpressions"))
     ):
-        yield "it has no spec.selector: give the labels of spec.template.metadata as matchLabels"
+        yield "it has no spec.selector; give the labels of spec.template.metadata as matchLabels"
     elif not selects(selector, labels):
-        yield "spec.selector does not match the labels of spec.template.metadata: give it the same ones"
+        yield "spec.selector does not match the labels of spec.template.metadata; give it the same ones"
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
@@ -229,9 +229,9 @@ def _restarts(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
     if kind in _OF_JOBS:
         if policy not in ("OnFailure", "Never"):
             said = f"is {policy!a:.40}" if policy else "is missing"
-            yield f"{path} {said}: a Job takes OnFailure or Never"
+            yield f"{path} {said}: a Job takes OnFailure or Never; write one of these"
     elif policy not in (None, "", "Always"):
-        yield f"{path} is {policy!a:.40}, but a {kind} takes only Always"
+        yield f"{path} is {policy!a:.40}, but a {kind} takes only Always; write Always, or leave it out"
 
 
 def _typos(workload: Mapping[str, Any], kind: str) -> Iterator[str]:
@@ -244,7 +244,7 @@ def _near(spec: Mapping[str, Any], fields: Sequence[str], path: str) -> Iterator
     for name in map(str, spec):
         near = () if name in fields else difflib.get_close_matches(name, fields, 1, _NEAR)
         if near:
-            yield f"{path} has no field {ascii(name)[1:-1]} (did you mean {near[0]}?)"
+            yield f"{path} has no field {ascii(name)[1:-1]} (did you mean {near[0]}?); write {near[0]}, or leave it out"
 
 
 def _inside(document: Mapping[str, Any], field: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dra_driver.cli.limits import TookTooLong, at_most
-from dra_driver.cli.over_files import exit_code
+from dra_driver.cli.over_files import Limit, exit_code
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
 
 OF_ANOTHER = "import time\nend = time.monotonic() + 1.1\nwhile time.monotonic() < end: pass"
@@ -29,7 +29,7 @@ def test_only_the_work_of_this_process_counts() -> None:
         let_another_work()
         return DONE
 
-    assert exit_code(work, 1) == DONE
+    assert exit_code(lambda: Limit.of(1).run(work)) == DONE
 
 
 def test_work_that_takes_too_long_is_ended() -> None:
@@ -42,7 +42,7 @@ def test_a_command_that_works_for_too_long_says_so(capsys: pytest.CaptureFixture
         work_for_ever()
         return DONE
 
-    assert exit_code(work, 0.05) == COULD_NOT_TELL
+    assert exit_code(lambda: Limit.of(0.05).run(work)) == COULD_NOT_TELL
     said = capsys.readouterr().err
     assert "gave up after 0.05 s of work (--timeout), or 0.5 s with what it waited for" in said
 

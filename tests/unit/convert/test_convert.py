@@ -601,15 +601,26 @@ def test_each_operator_has_its_selector(condition: str, expected: str) -> None:
     assert with_nodes(affinity(f"[{{matchExpressions: [{condition}]}}]")) == ([expected], {}, [])
 
 
+SOME_SHARES = "so what the pod means is open"
+
+
 @pytest.mark.parametrize(
-    ("operator", "suffix"), [("In", "SHARED"), ("NotIn", "SHARED"), ("NotIn", "MIG-1g.5gb")]
+    ("operator", "suffixes", "reason"),
+    [
+        ("NotIn", ["-MIG-1g.5gb"], "it means a part of a GPU; ask for nvidia.com/mig-…"),
+        ("NotIn", ["-SHARED"], "the GPU of a claim is nobody else's: leave it out"),
+        ("In", ["", "-SHARED"], SOME_SHARES),
+        ("In", ["-SHARED", ""], SOME_SHARES),
+    ],
 )
-def test_a_label_of_parts_or_shares_of_a_gpu_stays(operator: str, suffix: str) -> None:
-    product = f"NVIDIA-A100-SXM4-40GB-{suffix}"
-    condition = f"{{key: nvidia.com/gpu.product, operator: {operator}, values: [{product}]}}"
+def test_a_label_of_parts_or_shares_of_a_gpu_stays(
+    operator: str, suffixes: list[str], reason: str
+) -> None:
+    products = ", ".join(f"NVIDIA-A100-SXM4-40GB{suffix}" for suffix in suffixes)
+    condition = f"{{key: nvidia.com/gpu.product, operator: {operator}, values: [{products}]}}"
     texts, spec, left = with_nodes(affinity(f"[{{matchExpressions: [{condition}]}}]"))
-    assert (texts, product in str(spec)) == ([], True)
-    assert "a part of a GPU, or a GPU that others use too" in left[0]
+    assert (texts, "NVIDIA-A100-SXM4-40GB" in str(spec)) == ([], True)
+    assert reason in left[0]
 
 
 @pytest.mark.parametrize("name", ["mig-1g.10gb.shared", "mig-1g5gb", 'mig-x" || true || "'])

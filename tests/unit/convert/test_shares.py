@@ -11,7 +11,7 @@ from dra_driver.convert.resources import Choice
 Object = dict[str, Any]
 SHARED = "nvidia.com/gpu.shared"
 LABELS = {"app": "web"}
-OWN = "ask for nvidia.com/gpu, so that each pod has a GPU of its own, or keep the plugin; it stays"
+OWN = "ask for nvidia.com/gpu and no product with -SHARED, so that each pod has a GPU of its own, or keep the plugin; it stays"
 
 
 def workload(kind: str, spec: Object, pod: Object, *, resource: str = SHARED) -> Object:

@@ -306,7 +306,7 @@ def test_a_pod_without_claims_asks_for_no_devices() -> None:
             "Job train, its pod template: spec has no field nodeSelektor (did you mean nodeSelector?)",
         ),
         *(
-            (workload(kind, selector=None), "it has no spec.selector: give the labels of")
+            (workload(kind, selector=None), "it has no spec.selector; give the labels of")
             for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
         ),
         (workload("Deployment", selector={}), "it has no spec.selector"),

@@ -39,7 +39,7 @@ def test_a_field_that_nobody_knows_is_named_with_its_place_and_what_was_meant() 
     typo = words.claim(request(selector=[{"cel": {"expression": "false"}}]))
     assert refused(typo) == (
         "f.yaml: the API server would refuse ResourceClaim mine: spec.devices.requests[0].exactly has no field "
-        "selector (did you mean selectors?); correct that place"
+        "selector (did you mean selectors?); write selectors, or leave it out"
     )
 
 

@@ -102,11 +102,11 @@ TODAY = "devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.
             ),
             "with `requests: []`",
         ),
-        (V1, of("v1", words.claim()), "there is no ResourceClaim in v1: write apiVersion: resour"),
+        (V1, of("v1", words.claim()), "there is no ResourceClaim in v1; write apiVersion: resour"),
         (
             V1,
             of("extensions/v1beta1", {"kind": "Deployment"}),
-            "there is no Deployment in extensions: write apiVersion: apps/v1",
+            "there is no Deployment in extensions; write apiVersion: apps/v1",
         ),
         (V1, of("batch/v1beta1", {"kind": "CronJob"}), "v1beta1 of CronJob is not served any more"),
         (
@@ -114,11 +114,15 @@ TODAY = "devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.
             of(f"{GROUP}/v1", {"kind": "ResourceClaimm"}),
             "there is no kind ResourceClaimm in resource.k8s.io/v1 (did you mean ResourceClaim?)",
         ),
-        (V1, of("v1", {"kind": "pod"}), "there is no kind pod in v1 (did you mean Pod?)"),
-        (V1, {"kind": "Pod"}, "it has no apiVersion: write apiVersion: v1"),
-        (V1, {"kind": "DeviceClass"}, "it has no apiVersion: write apiVersion: resource.k8s.io/v1"),
-        (V1, {"image": {"tag": "1"}}, "an object without a name: it has no kind"),
-        (V1, {"kind": "Values"}, "it has no apiVersion; correct"),
+        (
+            V1,
+            of("v1", {"kind": "pod"}),
+            "there is no kind pod in v1 (did you mean Pod?); write kind: Pod",
+        ),
+        (V1, {"kind": "Pod"}, "it has no apiVersion; write apiVersion: v1"),
+        (V1, {"kind": "DeviceClass"}, "it has no apiVersion; write apiVersion: resource.k8s.io/v1"),
+        (V1, {"image": {"tag": "1"}}, "an object without a name: it has no kind; write the kind"),
+        (V1, {"kind": "Values"}, "it has no apiVersion; write the one of its kind"),
     ],
 )
 def test_versions_and_kinds_that_are_not_served_are_refused(
