@@ -89,13 +89,13 @@ def test_a_signal_that_another_thread_takes_is_noted_too() -> None:
 def test_stacks_are_shown_while_they_change() -> None:
     """Whoever reads the stack of a thread that goes on ends the process sooner or later."""
     script = (
-        "import sys, threading\nfrom dra_driver.daemon.signals import stack_dumps\n"
+        "import sys, threading\nfrom dra_driver.daemon.signals import signals, stack_dumps\n"
         "def deeper(left):\n    return left and deeper(left - 1)\n"
         "def work():\n    while True: deeper(50)\n"
-        "with stack_dumps():\n"
+        "with stack_dumps(), signals() as end_signal:\n"
         "    for _ in range(3): threading.Thread(target=work, daemon=True).start()\n"
         "    print('ready', file=sys.stderr, flush=True)\n"
-        "    sys.stdin.readline()"
+        "    end_signal.wait()"  # not a read, which may begin after a signal and before its handler
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
