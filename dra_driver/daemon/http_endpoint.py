@@ -9,7 +9,8 @@ probe restarts the driver. So:
 
 - One thread serves all connections with non-blocking sockets. No client can make it wait.
 - A request has at most `HEADER_BYTES`. A connection has at most `REQUEST_SECONDS`, from accept to close.
-- There are at most `CONNECTION_LIMIT` connections. The next one closes the oldest connection.
+- There are at most `CONNECTION_LIMIT` connections. The next one closes an older one of the address that has most of them: who hammers
+  takes the place of his own connections, and not that of the kubelet, whose request may come a moment after its connection.
 - A connection serves one request, so that connections do not pile up.
 - The text of /metrics is made at most once in `METRICS_SECONDS`, and the thread spends at most half of its time on it: for 1,000 devices it
   takes a second or two, and has megabytes. All clients get the same bytes.
@@ -18,6 +19,7 @@ probe restarts the driver. So:
 import selectors
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
 from threading import Event, Lock
@@ -43,8 +45,9 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class _Connection:
     """One client: the bytes received so far, and the bytes of the response that are not sent yet."""
 
-    def __init__(self, peer: socket.socket, until: float) -> None:
+    def __init__(self, peer: socket.socket, address: str, until: float) -> None:
         self.socket = peer
+        self.address = address
         self.until = until
         self.received = bytearray()
         self.response = memoryview(b"")
@@ -130,7 +133,7 @@ class HttpEndpoint:
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
-                peer, _address = self._listening.accept()
+                peer, address = self._listening.accept()
             except BlockingIOError:
                 return
             except ConnectionAbortedError:
@@ -143,7 +146,7 @@ class HttpEndpoint:
                 self._paused_until = self._clock() + TICK_SECONDS
                 return
             peer.setblocking(False)
-            connection = _Connection(peer, self._clock() + REQUEST_SECONDS)
+            connection = _Connection(peer, address[0], self._clock() + REQUEST_SECONDS)
             if len(self._connections) >= CONNECTION_LIMIT:
                 self._drop_oldest()
             self._connections[peer] = connection
@@ -217,11 +220,13 @@ class HttpEndpoint:
         return Response(503 if wrong else 200, text.encode())
 
     def _drop_oldest(self) -> None:
-        """Close the oldest connection whose response was sent already; if there is none, the oldest of all."""
-        answered = (other for other in self._connections.values() if other.answered)
-        oldest = next(answered, None) or next(iter(self._connections.values()), None)
-        if oldest is not None:
-            self._drop(oldest)
+        """Close a connection of the address that has most: the oldest whose response was sent already; if there is none, the oldest."""
+        counts = Counter(other.address for other in self._connections.values())
+        if not counts:
+            return
+        ((most, _),) = counts.most_common(1)
+        of_most = [other for other in self._connections.values() if other.address == most]
+        self._drop(next((other for other in of_most if other.answered), of_most[0]))
 
     def _drop(self, connection: _Connection) -> None:
         del self._connections[connection.socket]

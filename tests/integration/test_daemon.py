@@ -2,6 +2,7 @@
 """The real `dra-driver run` between a kubelet's side and an API server: what it publishes, prepares, reports, survives."""
 
 import json
+import re
 import signal
 import tempfile
 import urllib.request
@@ -232,6 +233,31 @@ def test_a_device_that_vanished_while_the_driver_was_down_stays_while_it_is_allo
     node.start_registered("--simulated-faults", str(faults))
     wait_for(lambda: "gpu-5" not in devices_of(node), "the free device's withdrawal")
     assert "gpu-3" in devices_of(node)
+
+
+def test_a_device_that_is_gone_is_in_the_metrics_until_its_claim_is_unprepared(
+    node: Stage, faults: Path
+) -> None:
+    def allocated() -> list[str]:
+        found = re.findall(
+            r"^dra_driver_device_allocated{(.*)} 1.0$", get("/metrics")[1], re.MULTILINE
+        )
+        return [labels for labels in found if 'device="gpu-3"' in labels]
+
+    node.start_registered("--simulated-faults", str(faults))
+    claim = node.claim("one", ["gpu-3"])
+    node.kubelet.prepare(DRIVER, [claim])
+    node.kill()
+    faults.write_text(yaml.safe_dump({"devices": {"gpu-3": {"vanished": True}}}))
+    node.start_registered("--simulated-faults", str(faults), "--http-address", "127.0.0.1:0")
+    get = http_of(node)
+    wait_for(lambda: 'device_vanished{device="gpu-3"} 1.0' in get("/metrics")[1], "the scan")
+    (labels,) = wait_for(allocated, "the holder of the device that is gone")
+    assert 'claim="one"' in labels
+    assert 'namespace="default"' in labels
+    node.api.remove("resourceclaims", "one")
+    node.kubelet.unprepare(DRIVER, [claim])
+    wait_for(lambda: not allocated(), "the end of the claim in the metrics")
 
 
 # Bad input: the error names object, cause and next step, and nothing is left half done.

@@ -210,9 +210,10 @@ def test_the_chart_has_the_rules_of_the_names_that_are_chosen() -> None:
         assert (CHART / "rules" / f"{name}.yaml") in RULES
     assert RUNBOOK in text
     rules = (CHART / "rules" / "driver.yaml").read_text()
-    for named in ('job="dra-driver-metrics"', 'daemonset="dra-driver"'):
-        assert named in text
-        assert named in rules
+    named = {'job="dra-driver-metrics"', 'daemonset="dra-driver"'}
+    assert all(one in text for one in named)
+    # A selector with another name would stay as it is in a release of another name, and its alert would be silent.
+    assert set(re.findall(r'\b(?:job|daemonset)=~?"[^"]*"', rules)) == named
     schema = json.loads((CHART / "values.schema.json").read_text())
     names = schema["properties"]["metrics"]["properties"]["names"]
     assert names["items"]["enum"] == list(SCHEMES)

@@ -8,6 +8,9 @@ number of series is bounded by devices and claims of the node; a value of a devi
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 
+from dra_driver.model.api.resource_slice import Device
+from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.ids import DeviceName
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.model.usage import Holder, NodeUsage
 from dra_driver.planning.claim_totals import device_seconds
@@ -89,10 +92,10 @@ def _of_devices(usage: NodeUsage, now: float, place: Place) -> Iterator[Family]:
     yield Family(
         "dra_driver_device_allocated",
         "gauge",
-        "1 for each container (or claim, or pod) that has the device or a share of it; 0 without these labels if nobody has it",
+        "1 for each container (or claim, or pod) that has the device or a share of it, also if no scan finds the device; 0 without these labels if nobody has it",
         tuple(
             (own_labels(device, holder, place), float(holder is not _NOBODY))
-            for device in usage.devices
+            for device in (*usage.devices, *_not_found(usage, has))
             if known
             for holder in has.get(device.name, (_NOBODY,))
         ),
@@ -117,6 +120,18 @@ def _of_devices(usage: NodeUsage, now: float, place: Place) -> Iterator[Family]:
             if (sample := usage.samples.get(device.name)) is not None
         ),
     )
+
+
+def _not_found(usage: NodeUsage, has: Collection[DeviceName]) -> Iterator[AllocatableDevice]:
+    """The devices that somebody has and no scan finds (it is gone, or its backend has not answered yet), as the rows know them."""
+    uuids = {
+        device.device: device.uuid
+        for row in usage.rows or ()
+        for device in row.devices
+        if device.uuid
+    }
+    for name in sorted({*has} - {device.name for device in usage.devices}):
+        yield AllocatableDevice(Device(name), uuids.get(name, ""))
 
 
 def _of_claims(usage: NodeUsage, now: float) -> Iterator[Family]:

@@ -138,9 +138,10 @@ def test_an_idle_client_does_not_keep_the_others_out() -> None:
         assert get(endpoint, "/livez")[0] == 200
 
 
-def say(endpoint: HttpEndpoint, *pieces: bytes) -> socket.socket:
+def say(endpoint: HttpEndpoint, *pieces: bytes, source: str = "127.0.0.1") -> socket.socket:
     """A connection that says this, piece by piece, and leaves it at that."""
-    made = socket.create_connection(("127.0.0.1", endpoint.port), timeout=DEADLINE)
+    to, by = ("127.0.0.1", endpoint.port), (source, 0)
+    made = socket.create_connection(to, timeout=DEADLINE, source_address=by)
     for piece in pieces:
         made.sendall(piece)
     return made
@@ -234,6 +235,21 @@ def test_a_thousand_connections_that_never_end_their_request_delay_no_probe_and_
         for connection in slow:
             connection.close()
     assert cost < 10 * 2**20
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /livez ", b"GET /metrics HTTP/1.1\r\n\r\n"])
+def test_who_hammers_takes_the_place_of_his_own_connections_and_not_of_a_probe_that_is_slow(
+    said: bytes,
+) -> None:
+    with serving({"/livez": tuple}) as endpoint, say(endpoint, b"GET /livez ") as probe:
+        get(endpoint, "/livez")
+        hammered = [say(endpoint, said, source="127.0.0.2") for _ in range(CONNECTION_LIMIT * 3)]
+        get(endpoint, "/livez")  # all of them are accepted
+        assert len(endpoint._connections) <= CONNECTION_LIMIT
+        probe.sendall(b"HTTP/1.1\r\n\r\n")
+        assert heard(probe).endswith(b"\r\n\r\nok\n")
+        for connection in hammered:
+            connection.close()
 
 
 def test_who_has_its_answer_and_stays_is_closed_before_who_still_asks() -> None:

@@ -13,6 +13,7 @@ from dra_driver.model.ids import ClaimUid, DeviceName, PodUid
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import PreparedClaim, Unknown, Users
 from dra_driver.model.usage import ContainerUse, DeviceUsage, NodeUsage, UsageSample
+from dra_driver.planning.claim_totals import device_seconds
 from dra_driver.services.sample_usage import (
     ASK_AGAIN_SECONDS,
     SAMPLE_SECONDS,
@@ -250,6 +251,28 @@ def test_a_claim_counts_from_the_moment_when_it_was_prepared(node: Node) -> None
     node.sampler.look()
     since = {one.claim: one.since for one in node.sampler.current().totals.values()}
     assert since == {"train": 1000.0, "failed": 1007.0}
+
+
+def test_the_time_of_a_claim_goes_on_while_its_device_is_gone_and_the_memory_does_not(
+    node: Node,
+) -> None:
+    node.rows, node.usage = (a_row(),), {GPU_0: DeviceUsage(memory_used_bytes=10)}
+    node.sampler.look()
+    (key,) = node.sampler.current().totals
+
+    def after(seconds: float) -> tuple[float, float | None, float | None]:
+        node.sampler.sample("acme")
+        node.clock.now += seconds
+        node.sampler.look()
+        totals = node.sampler.current().totals[key]
+        return device_seconds(totals, node.clock.now), totals.memory_byte_seconds, totals.ended
+
+    assert after(20.0) == (20.0, 200.0, None)
+    node.devices = (a_device("gpu-1"),)
+    assert after(600.0) == (620.0, 200.0, None)  # it keeps the device from all others
+    node.rows = ()
+    assert after(10.0) == (630.0, 200.0, 1630.0)
+    assert after(50.0) == (630.0, 200.0, 1630.0)
 
 
 class Passes:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The series of a scrape, from what was sampled."""
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
@@ -90,6 +92,26 @@ def test_a_device_whose_pod_is_not_known_is_allocated_all_the_same() -> None:
         ({**of("gpu-0"), **NOBODY}, 1.0),
         ({**of("gpu-1"), **NOBODY}, 0.0),
     ]
+
+
+def test_a_device_that_no_scan_finds_is_allocated_as_long_as_somebody_has_it() -> None:
+    unnamed = dataclasses.replace(
+        a_prepared_device("gpu-2"), uuid=""
+    )  # its row was made from a CDI file
+    rows = (
+        a_row("train", a_prepared_device("gpu-9"), a_prepared_device("gpu-1")),
+        a_row("other", unnamed, a_prepared_device("gpu-8", admin=True)),
+    )
+    usage = replace(sampled("gpu-0"), rows=rows, uses=(a_use(device="gpu-1"),))
+    has = {**NOBODY, "namespace": "default"}
+    name = "dra_driver_device_allocated"
+    assert series(usage, name) == [
+        ({**of("gpu-0"), **NOBODY}, 0.0),
+        ({**of("gpu-1"), **has, "claim": "train", "pod": "train-0", "container": "main"}, 1.0),
+        ({**of("gpu-2"), "uuid": "", **has, "claim": "other"}, 1.0),
+        ({**of("gpu-9"), **has, "claim": "train"}, 1.0),
+    ]
+    assert series(replace(usage, rows=()), name) == [({**of("gpu-0"), **NOBODY}, 0.0)]
 
 
 def test_values_that_are_too_old_vanish_and_only_their_age_stays() -> None:
