@@ -53,8 +53,10 @@ def main() -> None:
 
     log = structlog.get_logger()
     plugin = DraPlugin(prepare, unprepare, log)
-    SocketServer(endpoint, [plugin.handler()], workers=WORKERS, name="dra").start()
-    Registrar(registration, driver=driver, endpoint=endpoint, log=log).start()
+    server = SocketServer(endpoint, [plugin.handler()], workers=WORKERS, name="dra")
+    registrar = Registrar(registration, driver=driver, endpoint=endpoint, log=log)
+    for each in (server, registrar):  # the kubelet calls the first when it sees the second
+        each.start()
     Event().wait()
 
 
