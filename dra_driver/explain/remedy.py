@@ -270,8 +270,9 @@ def _by_fields(reason: verdict.Verdict) -> str:
             return _BY_WORDS[type(reason)].get(words, "")
         case verdict.AdminAccessNotAllowed(label=label):
             return _labels(label)
-        case verdict.Tainted(rule="") if reason.is_broken:
-            return "repair what the taint says, or add nodes; a pod on this device would fail"
+        case verdict.Tainted(rule=rule) if reason.is_broken:
+            removed = ", then remove the DeviceTaintRule" if rule else ""
+            return f"repair what the taint says{removed}, or add nodes; a pod on this device would fail"
         case verdict.SelectorNeverMatches(nodes=(_, *_)):
             return (
                 "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "
