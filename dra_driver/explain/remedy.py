@@ -245,14 +245,22 @@ _FOR_EXTENDED: Mapping[type, str] = {
 """What to do if the claim is the one that the scheduler writes for extended resources."""
 
 
-def fix(reason: verdict.Verdict, *, own: Collection[str] = (), of_scheduler: bool = False) -> str:
+def fix(
+    reason: verdict.Verdict,
+    *,
+    own: Collection[str] = (),
+    of_scheduler: bool = False,
+    besides: str = "",
+) -> str:
     """Return what to do about the reason.
 
     `own` are the claims that the subject itself needs. `of_scheduler`: the reason is about a claim that the scheduler writes for
-    extended resources, so nobody can edit it.
+    extended resources, so nobody can edit it. `besides` is what else keeps the pod off the nodes where a claim has the devices.
     """
     if isinstance(reason, verdict.HeldByClaim) and reason.claim in own:
         return _OWN
+    if isinstance(reason, verdict.HeldByClaim) and besides:
+        return f"to end the pods that use that claim is not enough: {besides}; change that too, or add nodes"
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
     return _by_fields(reason) or extended or ROWS[type(reason)].fix
 

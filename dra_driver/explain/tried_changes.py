@@ -78,7 +78,7 @@ class TriedChanges:
         """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
         found = self.cheapest()
         if not any(COSTS[one] <= COSTS["tolerate"] for one in found):
-            found |= self._with_tolerations()
+            found = {**self._with_tolerations(), **found}
         most = {one: found[one] for one in _by_cost(found)[:MOST_CHANGES]}
         added = self._with_node()
         if added is not None:
