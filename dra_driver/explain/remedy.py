@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dra_driver.explain import verdict
 from dra_driver.explain.verdicts.claim import NOT_MADE_YET, OF_ANOTHER_POD
-from dra_driver.explain.verdicts.request import ALL_AT_ONCE, ONLY_ONCE, SHARED, TOO_FEW
+from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 
 
@@ -231,6 +231,8 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         TOO_FEW: "drop one of the requests named there, ask for fewer devices, or add nodes that have more",
         SHARED: _COUNT_AT_ONCE,
         ONLY_ONCE: "write a request for each share",
+        APART: "ask for fewer devices, or add nodes that have more; for several shares of one device leave out distinctAttribute, and "
+        "write a request for each share",
     },
     verdict.AllUnsatisfied: {ALL_AT_ONCE: _COUNT_AT_ONCE},
 }
