@@ -103,11 +103,10 @@ def roomiest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Mis
 
     As many of the devices have at least this rest as the request asks for, and no larger one.
     """
-    misses = [missed(explained, one) for one in devices]
-    short = sorted(
-        ((room(explained, one), one) for one in misses if all(map(_is_short, one.reasons))),
-        key=lambda one: -one[0],
+    misses = (
+        missed(explained, one) for one in devices if all(map(_is_short, explained.reasons(one)))
     )
+    short = sorted(((room(explained, one), one) for one in misses), key=lambda one: -one[0])
     request = explained.request
     count = len(short) if request.all_devices else request.body.count
     if not 0 < count <= len(short):

@@ -54,10 +54,10 @@ def test_the_largest_rest_is_offered_and_the_smaller_user_ends() -> None:
 
 
 def test_the_largest_rest_of_all_nodes_is_offered() -> None:
-    there = share("little", "b", "5", "y", pool=OTHER)
-    nodes = (words.node(OTHER), resource_slice([nic("b")], pool=OTHER))
-    report = asking(state(resource_slice([nic("a")]), *nodes, BOTH[0], there), wants("100"))
-    assert [on for _, on in helps(report)] == [OTHER, OTHER]
+    slices = [resource_slice([nic("a")], pool=OTHER), resource_slice([nic("b")])]
+    users = (share("much", "a", "99", "x", pool=OTHER), share("little", "b", "5", "y"))
+    report = asking(state(words.node(OTHER), *slices, *users), wants("100"))
+    assert [on for _, on in helps(report)] == [HOME, HOME]
 
 
 def test_a_claim_that_nobody_uses_ends_first_whatever_it_has() -> None:
