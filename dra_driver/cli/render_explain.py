@@ -7,7 +7,7 @@ The JSON document has everything.
 """
 
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -164,10 +164,12 @@ class _Writer:
         if report.exit_code == 0:
             return
         own = {claim.name for claim in report.claims}
+        besides = _besides(report.nodes)
         advice: dict[str, dict[_Place, None]] = {}
         for reason, place in _to_act_on(report):
             named = about(reason, "")
-            words = fix(reason, own=own, of_scheduler=place.of_scheduler)
+            also = besides.get(reason.claim, "") if isinstance(reason, HeldByClaim) else ""
+            words = fix(reason, own=own, of_scheduler=place.of_scheduler, besides=also)
             advice.setdefault(words, {})[_Place(named) if named else place] = None
         if advice:
             yield ""
@@ -202,6 +204,17 @@ class _Writer:
 
     def _wrapped(self, words: str, indent: int, first: str = "") -> Iterator[str]:
         yield from wrapped(words, self._width, indent=" " * indent, first=first)
+
+
+def _besides(nodes: Sequence[NodeGroup]) -> Mapping[str, str]:
+    """Return for each claim that has devices on such nodes only as do not take the pod what else keeps the pod off them."""
+    found: dict[str, dict[str, None]] = {}
+    for group in nodes:
+        words = "; ".join(map(str, group.pod))
+        for reason in group.devices:
+            if isinstance(reason, HeldByClaim):
+                found.setdefault(reason.claim, {})[words] = None
+    return {claim: " or ".join(words) for claim, words in found.items() if "" not in words}
 
 
 def _places(objects: Collection[_Place]) -> str:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from dra_driver.explain.costs import COSTS, Kind, costliest
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.nodes import NodesExplained, TriedNodes
+from dra_driver.explain.selector_answers import answers_for
 from dra_driver.explain.verdict import (
     CouldNotTell,
     NodeSelectorMismatch,
@@ -32,6 +33,11 @@ class Place(Struct, frozen=True, eq=False):
     def only_repels(self) -> bool:
         """Whether nothing but taints keeps the pod off."""
         return all(isinstance(one, NodeTainted) for one in self.against)
+
+    @property
+    def is_not_chosen(self) -> bool:
+        """Whether the pod itself chooses other nodes."""
+        return any(isinstance(one, NodeSelectorMismatch) for one in self.against)
 
     @property
     def cost(self) -> int:
@@ -71,12 +77,19 @@ def taking(tried: Iterable[TriedNodes]) -> list[Place]:
 
 
 def not_taking(facts: Facts, nodes: NodesExplained) -> list[Place]:
-    """Return the other nodes; if some node takes the pod, only those that just repel it: it does not choose other nodes itself."""
+    """Return those of the other nodes where a change may help.
+
+    If a node with devices for the pod takes it, these are only the nodes that just repel it. If only nodes without such devices take
+    it, these are also cordoned and full nodes, but none that the pod itself does not choose.
+    """
     pod = facts.subject.pod
     if pod is None:
         return []
     filters = facts.pod_filters(pod, facts.fleet.used)
     some_take = any(tried.takes_the_pod for tried in nodes.tried)
+    some_could_serve = any(
+        tried.takes_the_pod and _has_devices(facts, tried) for tried in nodes.tried
+    )
     found = (
         Place(tried, [node], filters.all_reasons(node))
         for tried in nodes.tried
@@ -86,8 +99,19 @@ def not_taking(facts: Facts, nodes: NodesExplained) -> list[Place]:
     return [
         one
         for one in _together(found)
-        if not any(map(_stays, one.against)) and (one.only_repels or not some_take)
+        if not any(map(_stays, one.against))
+        and (one.only_repels or not (some_could_serve or (some_take and one.is_not_chosen)))
     ]
+
+
+def _has_devices(facts: Facts, tried: TriedNodes) -> bool:
+    """Whether the nodes have for each request a device of its class, or of that of an alternative."""
+    served = {
+        request.main
+        for request in facts.requests
+        if any(map(answers_for(facts.fleet, request, facts.stop).of_class, tried.group.devices))
+    }
+    return all(request.main in served for request in facts.requests)
 
 
 def _stays(reason: Verdict) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.explain.misses import Miss, missed, relaxed
+from dra_driver.explain.misses import Miss, missed, relaxed, room
 from dra_driver.explain.names import full_name
 from dra_driver.explain.nodes import TriedNodes
 from dra_driver.explain.proposals import Candidate, from_miss, users_of
@@ -108,7 +108,8 @@ def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Gi
         return _Given(explained, misses) if misses else None
     # Of devices that cost the same, those come first whose claim has most of them: one claim less has to end.
     users = Counter(_users(one) for one in misses)
-    misses.sort(key=lambda one: (one.cost, -users[_users(one)]))
+    # Of the rest, those whose users cost least to end, and then those that have most left.
+    misses.sort(key=lambda one: (one.cost, one.ends, -users[_users(one)], -room(explained, one)))
     # Only a record that was edited by hand has a negative count.
     count = max(explained.request.body.count, 0)
     return _Given(explained, misses[:count]) if len(misses) >= count else None
@@ -124,7 +125,7 @@ def _combined(given: Sequence[_Given], tried: TriedNodes) -> Candidate | None:
     for one in given:
         users = (name for miss in one.misses for name in _users(miss))
         whole = replace(whole, ended=tuple(dict.fromkeys((*whole.ended, *users))))
-        worst = max(map(_without_users, one.misses), key=lambda miss: miss.cost, default=None)
+        worst = _worst(one)
         if worst is None or not worst.reasons:
             continue
         mine = one.explained.request
@@ -134,6 +135,12 @@ def _combined(given: Sequence[_Given], tried: TriedNodes) -> Candidate | None:
             return None
         whole = whole.and_also(found)
     return whole
+
+
+def _worst(given: _Given) -> Miss | None:
+    """Return the device that costs most, apart from the claims that end; of several, the one that has least left."""
+    left = map(_without_users, given.misses)
+    return max(left, key=lambda one: (one.cost, -room(given.explained, one)), default=None)
 
 
 def _users(miss: Miss) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from dra_driver.cel.reasons.conditions import shown
 from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.claim_request import requests_in, with_devices
 from dra_driver.explain.verdict import ConstraintConflict
-from dra_driver.explain.verdicts.request import ONLY_ONCE, SHARED, TOO_FEW
+from dra_driver.explain.verdicts.request import APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 
 SHOWN_VALUES = 8
@@ -123,9 +123,17 @@ def _why_not_alone(
     claims: Sequence[ResourceClaim], part: ClaimPart, devices: Sequence[SliceDevice]
 ) -> str:
     """Return why one request does not get as many devices as it asks for, although each of `devices` can be had."""
-    asked = (one for one in requests_in(claims[part.claim]) if one.indices[0] == part.index)
+    claim = claims[part.claim]
+    asked = [one for one in requests_in(claim) if one.indices[0] == part.index]
     shared = any(one.device.allow_multiple_allocations for one in devices)
-    return ONLY_ONCE if shared and all(one.body.count > len(devices) for one in asked) else SHARED
+    if not shared or any(one.body.count <= len(devices) for one in asked):
+        return SHARED
+    names = {one.name.partition("/")[0] for one in asked}
+    apart = any(
+        one.distinct_attribute and _concerning(one, names)
+        for one in claim.spec.devices.constraints or ()
+    )
+    return APART if apart else ONLY_ONCE
 
 
 def constraint_text(constraint: DeviceConstraint) -> str:

@@ -2,23 +2,33 @@
 """How far is a device from a request? All reasons against it, weighed by what it costs to remove them."""
 
 from collections.abc import Collection, Sequence
+from typing import TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.allocator.amounts import ZERO, Amount, amount
+from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.explain.costs import CORRECT, EDIT, EDIT_CLASS, cost_of
+from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector
-from dra_driver.explain.verdict import CapacityTooSmall, SelectorFalse, Verdict
+from dra_driver.explain.verdict import (
+    CapacityConsumed,
+    CapacityTooSmall,
+    CountersUsedUp,
+    SelectorFalse,
+    Verdict,
+)
 
 
 class Miss(Struct, frozen=True, eq=False):
     """A device and all reasons against it.
 
     `parts` are the false conditions of the selectors. `foreign`: the selectors ask for another driver. `own` are the claims of the
-    pod that have their devices already.
+    pod that have their devices already. `ends` is what it costs to end the claims that use up its capacity or its counters.
     """
 
     device: SliceDevice
@@ -26,6 +36,7 @@ class Miss(Struct, frozen=True, eq=False):
     parts: tuple[tuple[RequestSelector, FalseCondition], ...]
     foreign: bool
     own: Collection[str] = ()
+    ends: int = 0
 
     @property
     def cost(self) -> int:
@@ -39,21 +50,22 @@ class Miss(Struct, frozen=True, eq=False):
         return [one for one in self.reasons if not isinstance(one, SelectorFalse)]
 
     @property
-    def distance(self) -> tuple[bool, bool, int]:
+    def distance(self) -> tuple[bool, bool, int, int]:
         """How far the device is from the request: the smaller, the nearer.
 
         A device of another driver is farther than all other devices, and one that the request does not match is farther than one
         that it matches, whatever keeps that one.
         """
         unmatched = any(isinstance(one, SelectorFalse | CapacityTooSmall) for one in self.reasons)
-        return self.foreign, unmatched, self.cost
+        return self.foreign, unmatched, self.cost, self.ends
 
 
 def missed(explained: RequestExplained, device: SliceDevice) -> Miss:
     """Return the device with all reasons against it for this request."""
     parts = explained.answers.judged(device).parts
     foreign = explained.answers.foreign(device)
-    return Miss(device, explained.reasons(device), parts, foreign, explained.own)
+    reasons = explained.reasons(device)
+    return Miss(device, reasons, parts, foreign, explained.own, _ends(explained.fleet, reasons))
 
 
 def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
@@ -73,7 +85,8 @@ def nearest(
     for kind in explained.kinds(devices):
         # Devices with the same false conditions and equally costly other reasons have the same distance. A large fleet has few of
         # these, and the first device of each is enough.
-        key = (id(kind.judgement), *(cost_of(one, explained.own) for one in kind.others))
+        costs = (cost_of(one, explained.own) for one in kind.others)
+        key = (id(kind.judgement), _ends(explained.fleet, kind.others), *costs)
         if key in seen:
             continue
         seen.add(key)
@@ -83,6 +96,62 @@ def nearest(
         if miss.reasons and (best is None or miss.distance < best.distance):
             best = miss
     return best and relaxed(explained, best)
+
+
+def roomiest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
+    """Return the device whose rest the request should ask for; None if not only capacity is short, or if none of it is.
+
+    As many of the devices have at least this rest as the request asks for, and no larger one.
+    """
+    misses = (
+        missed(explained, one) for one in devices if all(map(_is_short, explained.reasons(one)))
+    )
+    short = sorted(((room(explained, one), one) for one in misses), key=lambda one: -one[0])
+    request = explained.request
+    count = len(short) if request.all_devices else request.body.count
+    if not 0 < count <= len(short):
+        return None
+    rest, miss = short[count - 1]
+    return miss if miss.reasons and rest else None
+
+
+def room(explained: RequestExplained, miss: Miss) -> float:
+    """Return which part of the capacity that it needs the request could get of the device, from 0 to 1; 1 if no capacity is short."""
+    short = {one.capacity: one.needed for one in miss.reasons if _is_short(one)}
+    if not short:
+        return 1.0
+    asked = explained.request.body.capacity
+    needed = {**((asked.requests if asked else None) or {}), **short}
+    parts = (_part(explained.fleet, miss.device, name, amount(needed[name])) for name in needed)
+    return min(parts)
+
+
+def _part(fleet: Fleet, device: SliceDevice, name: str, needed: Amount) -> float:
+    left = amount(str(fleet.left_of(device, name)))
+    most = permitted((device.device.capacity or {})[name], min(left, needed, key=_nanos))
+    return _nanos(most or ZERO) / max(_nanos(needed), 1)
+
+
+def _nanos(one: Amount) -> int:
+    return one.nanos
+
+
+def _is_short(reason: Verdict) -> TypeGuard[CapacityConsumed | CapacityTooSmall]:
+    """Whether the device has the capacity, and not enough of it."""
+    if isinstance(reason, CapacityTooSmall):
+        return bool(reason.has)
+    return isinstance(reason, CapacityConsumed)
+
+
+def _ends(fleet: Fleet, reasons: Sequence[Verdict]) -> int:
+    """Return what it costs to end the claims that use up capacity or counters."""
+    users = {
+        name: None
+        for one in reasons
+        if isinstance(one, CapacityConsumed | CountersUsedUp)
+        for name in one.claims
+    }
+    return sum(cost_of(fleet.holders.named(name)) for name in users)
 
 
 def _cost_of_part(selector: RequestSelector, part: FalseCondition) -> int:

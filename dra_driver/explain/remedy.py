@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dra_driver.explain import verdict
 from dra_driver.explain.verdicts.claim import NOT_MADE_YET, OF_ANOTHER_POD
-from dra_driver.explain.verdicts.request import ALL_AT_ONCE, ONLY_ONCE, SHARED, TOO_FEW
+from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 
 
@@ -238,6 +238,8 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         TOO_FEW: "drop one of the requests named there, ask for fewer devices, or add nodes that have more",
         SHARED: _COUNT_AT_ONCE,
         ONLY_ONCE: "write a request for each share",
+        APART: "ask for fewer devices, or add nodes that have more; for several shares of one device leave out distinctAttribute, and "
+        "write a request for each share",
     },
     verdict.AllUnsatisfied: {ALL_AT_ONCE: _COUNT_AT_ONCE},
 }
@@ -252,14 +254,22 @@ _FOR_EXTENDED: Mapping[type, str] = {
 """What to do if the claim is the one that the scheduler writes for extended resources."""
 
 
-def fix(reason: verdict.Verdict, *, own: Collection[str] = (), of_scheduler: bool = False) -> str:
+def fix(
+    reason: verdict.Verdict,
+    *,
+    own: Collection[str] = (),
+    of_scheduler: bool = False,
+    besides: str = "",
+) -> str:
     """Return what to do about the reason.
 
     `own` are the claims that the subject itself needs. `of_scheduler`: the reason is about a claim that the scheduler writes for
-    extended resources, so nobody can edit it.
+    extended resources, so nobody can edit it. `besides` is what else keeps the pod off the nodes where a claim has the devices.
     """
     if isinstance(reason, verdict.HeldByClaim) and reason.claim in own:
         return _OWN
+    if isinstance(reason, verdict.HeldByClaim) and besides:
+        return f"to end the pods that use that claim is not enough: {besides}; change that too, or add nodes"
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
     return _by_fields(reason) or extended or ROWS[type(reason)].fix
 
@@ -277,8 +287,9 @@ def _by_fields(reason: verdict.Verdict) -> str:
             return _BY_WORDS[type(reason)].get(words, "")
         case verdict.AdminAccessNotAllowed(label=label):
             return _labels(label)
-        case verdict.Tainted(rule="") if reason.is_broken:
-            return "repair what the taint says, or add nodes; a pod on this device would fail"
+        case verdict.Tainted(rule=rule) if reason.is_broken:
+            removed = ", then remove the DeviceTaintRule" if rule else ""
+            return f"repair what the taint says{removed}, or add nodes; a pod on this device would fail"
         case verdict.SelectorNeverMatches(nodes=(_, *_)):
             return (
                 "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "

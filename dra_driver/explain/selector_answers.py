@@ -179,6 +179,11 @@ class SelectorAnswers:
         """Return whether the selectors ask for another driver than the device's driver."""
         return any(part.path == _DRIVER for _, part in self.judged(device).parts)
 
+    def of_class(self, device: SliceDevice) -> bool:
+        """Return whether the selectors of the class match the device, whatever those of the request say."""
+        judged = self.judged(device)
+        return all(selector.is_own for selector, _ in (*judged.parts, *judged.failing))
+
     def meant(self, devices: Sequence[SliceDevice]) -> Sequence[SliceDevice]:
         """Return the devices of the drivers that the selectors ask for; all devices if there is none."""
         return [one for one in devices if not self.foreign(one)] or devices

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How are the selectors of a request and of its class written anew, so that a device matches them, or no device ends in an error?"""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -9,8 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
+from dra_driver.cel.reasons.parsers import TextBesideVersion
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, written
+from dra_driver.cel.syntax.unparse import literal
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector
 from dra_driver.model.api.resource_claim import CELDeviceSelector, DeviceClass, DeviceSelector
@@ -100,7 +102,8 @@ def _corrected_words(names: Mapping[DevicePath, str]) -> list[str]:
 def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritten]]:
     """Yield changes that remove the run-time errors of the selectors, and whether each only corrects what the author meant.
 
-    One corrects mistyped names; one parses a text that is compared with a version or a quantity; one adds a check that the device has
+    One corrects mistyped names; one parses a text that is compared with a version or a quantity, be it the attribute or what it is
+    compared with; one adds a check that the device has
     the attribute; and, if no device passes the selectors, one leaves out the conditions that fail.
     """
     judgements = [one.judgement for one in explained.kinds(explained.fleet.all_devices)]
@@ -109,7 +112,7 @@ def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritte
         return
     typos = [(selector, typo) for selector, part in failing for typo in part.typos]
     yield from ((True, one) for one in corrected_names(typos))
-    yield from ((True, one) for one in _parsed(list(failing)))
+    yield from ((True, one) for one in (*_parsed(list(failing)), *_as_versions(list(failing))))
     by_part: dict[RequestSelector, dict[str, dict[DevicePath, None]]] = {}
     for selector, part in failing:
         known = by_part.setdefault(selector, {}).setdefault(part.part, {})
@@ -169,3 +172,21 @@ def _parsed_words(parsers: Mapping[DevicePath, str]) -> list[str]:
         f"write {parser.replace('…', written(path))} instead of {written(path)}"
         for path, parser in parsers.items()
     ]
+
+
+def _as_versions(failing: Sequence[Failing]) -> Iterator[Rewritten]:
+    """Write semver(…) around the texts that are compared with an attribute that is a version."""
+    found: dict[RequestSelector, dict[TextBesideVersion, None]] = {}
+    for selector, part in failing:
+        if part.texts:
+            found.setdefault(selector, {}).update(dict.fromkeys(part.texts))
+    if found:
+        yield _edited(found, _version_words, lambda one, texts: one.explained.as_versions(texts))
+
+
+def _version_words(texts: Iterable[TextBesideVersion]) -> list[str]:
+    words = (
+        f"write {one.right} instead of {literal(one.text)}, because {written(one.path)} is a version"
+        for one in texts
+    )
+    return list(dict.fromkeys(words))

@@ -20,7 +20,7 @@ from dra_driver.explain.combined_changes import combined_changes, everything_end
 from dra_driver.explain.costs import COSTS, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.misses import Miss, nearest
+from dra_driver.explain.misses import Miss, nearest, room, roomiest
 from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.nodes import NodesExplained, TriedNodes
 from dra_driver.explain.outcome import Change
@@ -78,7 +78,7 @@ class TriedChanges:
         """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
         found = self.cheapest()
         if not any(COSTS[one] <= COSTS["tolerate"] for one in found):
-            found |= self._with_tolerations()
+            found = {**self._with_tolerations(), **found}
         most = {one: found[one] for one in _by_cost(found)[:MOST_CHANGES]}
         added = self._with_node()
         if added is not None:
@@ -248,6 +248,9 @@ class TriedChanges:
         # An error on any device of the cluster can stop the search, not only on the devices in the report.
         miss = self._miss(explained)
         yield from from_errors(explained, miss)
+        roomy = self._roomiest(explained)
+        if roomy is not None:
+            yield from from_miss(explained, request, roomy)
         if miss is not None:
             yield from from_miss(explained, request, miss)
             right = mistyped(explained, self._devices, miss)
@@ -265,6 +268,15 @@ class TriedChanges:
             for place in self._where
         ]
         return [max(counts)] if any(counts) else []
+
+    def _roomiest(self, explained: RequestExplained) -> Miss | None:
+        """Return the device with the largest rest, among the nodes, that enough devices of one node have."""
+        found = (
+            roomiest(explained, self._nodes.devices_on(place.tried, place.nodes[0]))
+            for place in self._where
+        )
+        there = [one for one in found if one is not None]
+        return max(there, key=lambda one: room(explained, one), default=None)
 
     def _of_constraints(self) -> Iterator[Proposal]:
         """Propose for each constraint: correct its attribute's name, if it looks mistyped, and leave the constraint out."""

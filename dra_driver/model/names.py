@@ -150,6 +150,8 @@ TAINTS = (
         "effect None: `limited-capacity`, `degraded-bandwidth`, `route-recovery`, `access-timeout`, `manager-disconnected`, `not-ready`",
     ),
 )
+FAULT_TAINTS = frozenset(one.name for one in TAINTS)
+"""Each of these taints says that the device does not work, or that somebody has it: no claim should tolerate one."""
 LABELS = (
     FixedName(
         PRODUCT_LABEL, "of a Node: the product, if all accelerators of the node are the same"

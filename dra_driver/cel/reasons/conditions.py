@@ -5,13 +5,20 @@ Examples: "memory 40Gi < 80Gi"; "has no attribute model, it has: productName". O
 change of the condition that makes it true for this device.
 """
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cel.reasons.paths import DevicePath, children, names, path_of, paths, value_at
+from dra_driver.cel.reasons.parsers import (
+    PARSERS,
+    TextBesideVersion,
+    calls_in,
+    operands,
+    parsing,
+    texts_beside,
+)
+from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import presence
 from dra_driver.cel.reasons.similar import likely, question, same_but_for_looks
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst, Select
@@ -37,14 +44,6 @@ _OPPOSITES = {
     "_<=_": "_>_",
 }
 _TOLD_BY = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
-_PARSERS = ("quantity", "semver")
-_CALLS = (
-    ("semver", re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}([-+].+)?"), "semver(…)"),
-    # The version of a driver may have leading zeros, as 570.01.05. With `true` the function drops them.
-    ("semver", re.compile(r"v?\d+(\.\d+){0,2}"), "semver(…, true)"),
-    ("quantity", re.compile(r"[+-]?\d+(\.\d+)?[A-Za-z]*"), "quantity(…)"),
-)
-"""Which texts the functions can parse, and how."""
 _TEXT_TESTS = {
     "startsWith": "does not start with",
     "endsWith": "does not end with",
@@ -76,7 +75,7 @@ class FailingCondition(Struct, frozen=True):
 
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
     missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
-    version or a quantity, each with the call that parses the text, written with … for the path.
+    version or a quantity, each with the call that parses the text, written with … for the path. `texts` are compared with versions.
     """
 
     part: str
@@ -84,6 +83,7 @@ class FailingCondition(Struct, frozen=True):
     lacks: str = ""
     typos: tuple[tuple[DevicePath, str], ...] = ()
     parsers: tuple[tuple[DevicePath, str], ...] = ()
+    texts: tuple[TextBesideVersion, ...] = ()
 
 
 class PartTexts:
@@ -159,19 +159,21 @@ class ConditionExplainer:
             if value_at(path, self._driver, self._device) is None
         )
         typos = tuple((path, near) for path in missing if (near := self._near(path)))
-        parsers = () if missing else tuple(self._parsers(part))
-        lacks = self.lacks(missing[0]) if missing else "; ".join(map(self._is_text, parsers))
-        return FailingCondition(self._texts.of(part), missing, lacks, typos, parsers)
+        if missing:
+            return FailingCondition(self._texts.of(part), missing, self.lacks(missing[0]), typos)
+        parsers = tuple(self._parsers(part))
+        texts = tuple(dict.fromkeys(texts_beside(part, self._is_version)))
+        lacks = "; ".join([*map(self._is_text, parsers), *map(self._beside_version, texts)])
+        return FailingCondition(self._texts.of(part), lacks=lacks, parsers=parsers, texts=texts)
 
     def _parsers(self, part: Expr) -> Iterator[tuple[DevicePath, str]]:
         """Yield each path that has a text and is an operand beside a version or a quantity, with the call that parses the text."""
-        for call in _calls(part):
-            operands = [*([call.target] if call.target else ()), *call.args]
-            wanted = {one.function for one in operands if isinstance(one, Call)} & {*_PARSERS}
-            for operand in operands:
+        for call in calls_in(part):
+            wanted = {one.function for one in operands(call) if isinstance(one, Call)} & {*PARSERS}
+            for operand in operands(call):
                 path = path_of(operand)
                 text = path and _text_of(value_at(path, self._driver, self._device))
-                how = _parsing(text, wanted) if text else ""
+                how = parsing(text, wanted) if text else ""
                 if path and how:
                     yield path, how
 
@@ -179,6 +181,14 @@ class ConditionExplainer:
         path, how = parser
         text = _text_of(value_at(path, self._driver, self._device))
         return f"has {path.name} as the string {text}: wrap it, {how.replace('…', path.name)}"
+
+    def _is_version(self, path: DevicePath) -> bool:
+        published = value_at(path, self._driver, self._device)
+        return isinstance(published, DeviceAttribute) and published.version_value is not None
+
+    def _beside_version(self, text: TextBesideVersion) -> str:
+        """Return the sentence that the device has a version where the condition has a text."""
+        return f"has {text.path.name} as the version {self._value(text.path)}, not a string: write {text.right}"
 
     def _near(self, path: DevicePath) -> str:
         """Return the similar name that the author may have meant, or ""."""
@@ -305,7 +315,7 @@ class ConditionExplainer:
                 return replace(
                     inner, value=inner.value or f"(not set: {self._operand(default).name})"
                 )
-            case Call(function=function, args=(Constant(value=str(text)),)) if function in _PARSERS:
+            case Call(function=function, args=(Constant(value=str(text)),)) if function in PARSERS:
                 return _Operand(text, "")
             case _:
                 return self._plain_operand(part)
@@ -426,7 +436,7 @@ def _is_constant(part: Expr) -> bool:
         case Constant():
             return True
         case Call(function=function, args=(Constant(),)):
-            return function in _PARSERS
+            return function in PARSERS
         case _:
             return False
 
@@ -441,25 +451,6 @@ def _with(part: Expr, old: Expr, new: Expr) -> Expr:
     return part
 
 
-def _calls(root: Expr) -> Iterator[Call]:
-    todo = [root]
-    while todo:
-        part = todo.pop()
-        if isinstance(part, Call):
-            yield part
-        todo.extend(children(part))
-
-
 def _text_of(value: object) -> str:
     """Return the text of a published attribute that is a string; "" for any other value."""
     return (value.string_value or "") if isinstance(value, DeviceAttribute) else ""
-
-
-def _parsing(text: str, functions: Collection[str]) -> str:
-    """Return the call of one of these functions that can parse the text, with … for the text; "" if there is none."""
-    calls = (
-        call
-        for function, pattern, call in _CALLS
-        if function in functions and pattern.fullmatch(text)
-    )
-    return next(calls, "")

@@ -55,18 +55,23 @@ def _wrapped(part: AnyNode, parsers: Mapping[DevicePath, str]) -> AnyNode | Call
     if isinstance(part, Select | Call):
         path = path_of(part)
         if path is not None and path in parsers and presence(part) is None:
-            function, _, rest = parsers[path].partition("(")
-            normal = (Constant(_NO_ID, value=True),) if "true" in rest else ()
-            return Call(_NO_ID, function, (part, *normal))
-    return replace(part, **_parts_of(part, lambda one: _wrapped(one, parsers)))
+            return called(parsers[path], part)
+    return replace(part, **parts_of(part, lambda one: _wrapped(one, parsers)))
+
+
+def called(how: str, part: Expr) -> Call:
+    """Return a call with this part, for example of "semver(…, true)"."""
+    function, _, rest = how.partition("(")
+    normal = (Constant(_NO_ID, value=True),) if "true" in rest else ()
+    return Call(_NO_ID, function, (part, *normal))
 
 
 def _renamed(part: AnyNode, names: Mapping[DevicePath, str]) -> AnyNode:
-    changed = _parts_of(part, lambda one: _renamed(one, names))
+    changed = parts_of(part, lambda one: _renamed(one, names))
     return replace(part, **{**changed, **_name_of(part, names)})
 
 
-def _parts_of(part: AnyNode, change: Callable[[Any], Any]) -> dict[str, Any]:
+def parts_of(part: AnyNode, change: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the fields of the node that contain other nodes, with these changed."""
     changed: dict[str, Any] = {}
     for field in part.__struct_fields__:

@@ -5,7 +5,7 @@ Most selectors are several conditions joined by `&&`. This module evaluates each
 the false ones. This module can also write the selector with such a condition changed or removed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.compile import Selector, part_of_selector
@@ -19,6 +19,7 @@ from dra_driver.cel.reasons.conditions import (
     PartTexts,
     compared,
 )
+from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
 from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
 from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
@@ -109,6 +110,10 @@ class ExplainedSelector:
     def wrapped(self, parsers: Mapping[DevicePath, str]) -> str:
         """Return the text of the selector with a call around each of these paths, such as "semver(…)"."""
         return wrapped(self._parsed, parsers)
+
+    def as_versions(self, texts: Collection[TextBesideVersion]) -> str:
+        """Return the text of the selector with a call around each of these texts, which stand beside versions."""
+        return as_versions(self._parsed, texts)
 
     def with_dependent(self, failed: Sequence[FalseCondition]) -> tuple[FalseCondition, ...]:
         """Return `failed`, and the conditions that need a has(…) in `failed`: without this check they would end with an error."""

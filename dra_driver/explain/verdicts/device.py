@@ -7,14 +7,23 @@ import msgspec
 
 from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.base import Case
+from dra_driver.model.names import FAULT_TAINTS
 
 _BROKEN = frozenset(
     {
-        *("xid", "ecc", "health", "unhealthy", "fault", "faulty", "fail", "failed", "failure"),
-        *("failing", "error", "errors", "broken", "lost", "degraded", "held"),
+        *("xid", "ecc", "unhealthy", "fault", "faults", "faulty", "fail", "failed", "failing"),
+        *("failure", "failures", "error", "errors", "warning", "broken", "bad", "dead", "down"),
+        *("damaged", "defect", "defective", "degraded", "corrupt", "corrupted", "uncorrected"),
+        *("uncorrectable", "retired", "reset", "reboot", "repair", "overheated", "overheating"),
+        *("lost", "vanished", "gone", "missing", "offline", "unavailable", "unreachable"),
+        *("unresponsive", "unusable", "hang", "hung", "stuck", "held", "occupied", "unclean"),
+        *("quarantine", "quarantined"),
     }
 )
-"""Words in the names of taints that say that a device does not work, or that something outside of the cluster has it."""
+"""Words in a taint that say that a device does not work, or that something outside of the cluster has it."""
+_BROKEN_KEYS = frozenset({"health", "temperature", "thermal"})
+"""Words that say it only in the name of the key: a value may name a team, such as `health`."""
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 class SelectorFalse(Case, frozen=True):
@@ -60,11 +69,16 @@ class Tainted(Case, frozen=True):
 
     @property
     def is_broken(self) -> bool:
-        """Whether the taint says that a workload on the device would fail, or be ended. Such a device is never advised."""
-        key, _, effect = self.taint.rpartition(":")
-        name = key.partition("=")[0].rpartition("/")[2]
-        words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
-        return effect == "NoExecute" or not words.isdisjoint(_BROKEN)
+        """Whether the taint says that a workload on the device would fail, or be ended. Such a device is never advised.
+
+        The driver's own taints are known. In those of others, the words of the key's name and of the value tell.
+        """
+        rest, _, effect = self.taint.rpartition(":")
+        key, _, value = rest.partition("=")
+        if effect == "NoExecute" or key in FAULT_TAINTS:
+            return True
+        name = _words(key.rpartition("/")[2])
+        return bool(name & _BROKEN_KEYS or (name | _words(value)) & _BROKEN)
 
     def __str__(self) -> str:
         by = f" by DeviceTaintRule {self.rule}" if self.rule else ""
@@ -232,3 +246,7 @@ class FeatureOff(Case, frozen=True):
 
 def _endings(ending: tuple[Ending, ...]) -> str:
     return f" ({'; '.join(map(str, ending))})" if ending else ""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _WORD.findall(text))

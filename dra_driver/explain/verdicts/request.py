@@ -8,6 +8,7 @@ from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL
 TOO_FEW = "the devices that would do are too few for all of them, or share counters or capacity"
 SHARED = "each of the devices can be had alone, but they share counters or capacity"
 ONLY_ONCE = "one request gets a device that can be shared only once: write a request for each share"
+APART = "one request gets a device that can be shared only once, and distinctAttribute wants another device for each share"
 """These are details of a ConstraintConflict in which no constraint has a part."""
 ALL_AT_ONCE = "all matching devices of a node are asked for, and they cannot be had at once"
 

@@ -2,6 +2,7 @@
 """The smallest set that cannot be had at once."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from dra_driver.explain.conflict import (
     without,
 )
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.remedy import fix
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 from tests.e2e.fleet import GPU, device, devices, request, resource_slice
 from tests.unit.explain.clusters import claim, state
@@ -81,6 +83,27 @@ def test_more_shares_of_one_device_need_more_requests(
     verdict = as_verdict([wanted], [ClaimPart(0, "request", 0)], list(cluster.devices.values()))
     once = "one request gets a device that can be shared only once: write a request for each share"
     assert (verdict.detail == once) is told
+
+
+@pytest.mark.parametrize(
+    ("constraint", "told"),
+    [
+        (APART, True),
+        ({**APART, "requests": ["gpu"]}, True),
+        ({**APART, "requests": ["gpu/first"]}, True),
+        ({**APART, "requests": ["other"]}, False),
+        (NUMA, False),
+    ],
+)
+def test_a_request_for_each_share_does_not_help_where_a_constraint_wants_different_devices(
+    constraint: dict[str, Any], told: bool
+) -> None:
+    listed = [device("gpu-0", allowMultipleAllocations=True)]
+    cluster = Fleet(state(resource_slice(listed)))
+    wanted = claim(request(count=2), request("other"), constraints=[constraint])
+    verdict = as_verdict([wanted], [ClaimPart(0, "request", 0)], list(cluster.devices.values()))
+    assert ("distinctAttribute" in verdict.detail) is told
+    assert fix(verdict).startswith("ask for fewer devices" if told else "write a request for each")
 
 
 @pytest.mark.parametrize(

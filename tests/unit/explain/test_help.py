@@ -227,6 +227,39 @@ def test_a_version_that_is_a_string_is_parsed(text: str, call: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("condition", "text", "call"),
+    [
+        ("@ == '570.1.0'", "570.1.0", "semver(…)"),
+        ("@ == '570.01.0'", "570.01.0", "semver(…, true)"),
+        ("@ in ['570.1.0']", "570.1.0", "semver(…)"),
+    ],
+)
+def test_a_text_that_is_compared_with_a_version_is_parsed(
+    condition: str, text: str, call: str
+) -> None:
+    path = f"{A}.driverVersion"
+    published = device("gpu-0", attributes={"driverVersion": {"version": "570.1.0"}})
+    report = asking(state(resource_slice([published])), request(cel=condition.replace("@", path)))
+    right = call.replace("…", f'"{text}"')
+    assert helps(report)[0] == (
+        "correct",
+        f'request gpu of claim ns/mine: write {right} instead of "{text}", because {path} is a version',
+    )
+    (told,) = report.claims[0].requests[0].verdicts
+    assert told.hint == (
+        f"{GPU}/{HOME}/gpu-0 has driverVersion as the version 570.1.0, not a string: write {right}"
+    )
+
+
+def test_a_text_that_is_another_version_or_none_is_not_said_to_help() -> None:
+    published = device("gpu-0", attributes={"driverVersion": {"version": "570.1.0"}})
+    for text in ("560.1.0", "newest"):
+        wanted = request(cel=f"{A}.driverVersion == '{text}'")
+        report = asking(state(resource_slice([published])), wanted)
+        assert [kind for kind, _ in helps(report)] == ["edit"]
+
+
 def test_a_text_that_is_no_version_is_not_parsed() -> None:
     path = f"{A}.driverVersion"
     report = asking(

@@ -211,5 +211,9 @@ def test_a_remedy_names_what_it_is_about(reason: Verdict, named: str) -> None:
 def test_nobody_is_told_to_tolerate_a_device_that_does_not_work() -> None:
     broken = remedy.fix(verdict.Tainted("gpu.dra-driver.dev/xid=79:NoExecute"))
     assert broken == "repair what the taint says, or add nodes; a pod on this device would fail"
-    for other in (verdict.Tainted("k:NoSchedule"), verdict.Tainted("k:NoExecute", "rule")):
+    by_rule = remedy.fix(verdict.Tainted("gpu.intel.com/memory=Warning:NoSchedule", "rule"))
+    assert by_rule == (
+        "repair what the taint says, then remove the DeviceTaintRule, or add nodes; a pod on this device would fail"
+    )
+    for other in (verdict.Tainted("k:NoSchedule"), verdict.Tainted("k:NoSchedule", "rule")):
         assert remedy.fix(other) == remedy.ROWS[verdict.Tainted].fix

@@ -338,3 +338,40 @@ def test_a_text_that_has_to_be_parsed_is_told_with_the_call(
     assert failing.lacks == (told if call else "")
     if call:
         assert call.replace("…", written) in selector.wrapped(dict(failing.parsers))
+
+
+@pytest.mark.parametrize(
+    ("condition", "found", "new"),
+    [
+        ("@ == '1.0.0'", [("1.0.0", "semver(…)")], '@ == semver("1.0.0")'),
+        ("@ != '1.0'", [("1.0", "semver(…, true)")], '@ != semver("1.0", true)'),
+        (
+            "@ in ['1.0.0', '2.0.0', 'x', string(3)]",
+            [("1.0.0", "semver(…)"), ("2.0.0", "semver(…)")],
+            '@ in [semver("1.0.0"), semver("2.0.0"), "x", string(3)]',
+        ),
+        ("['1.0.0'].exists(v, v == '1.0.0' && @ == '1.0.0')", [("1.0.0", "semver(…)")], "semver("),
+        ("@ == 'x'", [], '@ == "x"'),
+        ("@ == 1", [], "@ == 1"),
+    ],
+)
+def test_a_text_beside_a_version_is_told_with_the_call(
+    condition: str, found: list[tuple[str, str]], new: str
+) -> None:
+    driver = DevicePath("attributes", DRIVER, "driver")
+    attributes = {
+        "driver": DeviceAttribute(version_value="3.0.0"),
+        "model": DeviceAttribute(string_value="1.0.0"),
+    }
+    device = Device(name="a", attributes=attributes)
+    written = f"{A}.driver"
+    selector = explained(f"{A}.model == '1.0.0' && {condition.replace('@', written)}")
+    (failing,) = selector.failing_conditions(DRIVER, device, value(device))
+    assert [(one.path, one.text, one.call) for one in failing.texts] == [
+        (driver, *one) for one in found
+    ]
+    sentence = "has driver as the version 3.0.0, not a string: write "
+    assert failing.lacks == "; ".join(f"{sentence}{one.right}" for one in failing.texts)
+    told = selector.as_versions(failing.texts)
+    assert told.startswith(f'{A}.model == "1.0.0" && ')
+    assert new.replace("@", written) in told
