@@ -19,6 +19,7 @@ from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,
     CountersUsedUp,
+    HeldByClaim,
     SelectorFalse,
     Verdict,
 )
@@ -28,7 +29,7 @@ class Miss(Struct, frozen=True, eq=False):
     """A device and all reasons against it.
 
     `parts` are the false conditions of the selectors. `foreign`: the selectors ask for another driver. `own` are the claims of the
-    pod that have their devices already. `ends` is what it costs to end the claims that use up its capacity or its counters.
+    pod that have their devices already. `ends` is what it costs to end the claims that have the device, or use up its capacity or its counters.
     """
 
     device: SliceDevice
@@ -144,13 +145,16 @@ def _is_short(reason: Verdict) -> TypeGuard[CapacityConsumed | CapacityTooSmall]
 
 
 def _ends(fleet: Fleet, reasons: Sequence[Verdict]) -> int:
-    """Return what it costs to end the claims that use up capacity or counters."""
-    users = {
-        name: None
-        for one in reasons
-        if isinstance(one, CapacityConsumed | CountersUsedUp)
-        for name in one.claims
-    }
+    """Return what it costs to end the claims that have the device, or use up its capacity or its counters."""
+    users: dict[str, None] = {}
+    for one in reasons:
+        match one:
+            case HeldByClaim(claim=name):
+                users[name] = None
+            case CapacityConsumed(claims=names) | CountersUsedUp(claims=names):
+                users |= dict.fromkeys(names)
+            case _:
+                pass
     return sum(cost_of(fleet.holders.named(name)) for name in users)
 
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from dra_driver.explain.misses import missed
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
 from tests.e2e.fleet import FLEET, HOME, device, request, resource_slice
-from tests.unit.explain.clusters import holder, state
+from tests.unit.explain.clusters import claim, explained, holder, state
 
 OTHER = FLEET[0]
 STEPS = {"validRange": {"min": "5", "max": "80", "step": "5"}, "default": "5"}
@@ -128,3 +129,15 @@ def test_what_is_not_only_short_of_capacity_has_no_rest_to_offer() -> None:
         ("end claim ns/much, used by ns/x", HOME),
         ("ask for bw 1 instead of 100", HOME),
     ]
+
+
+def test_to_end_who_has_a_device_costs_the_same_as_to_end_who_has_its_capacity() -> None:
+    """Else the one way would always come before the other."""
+    cluster = state(
+        resource_slice([device("held"), nic("short")]),
+        holder("held", "h"),
+        share("much", "short", "99"),
+    )
+    found, fleet = explained(cluster, claim(wants("100")))
+    held, short = (missed(found, one) for one in fleet.devices.values())
+    assert held.ends == short.ends > 0
