@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from dra_driver.explain import verdict
-from dra_driver.explain.verdicts.claim import NOT_MADE_YET, OF_ANOTHER_POD
+from dra_driver.explain.verdicts.claim import BEING_DELETED, NOT_MADE_YET, OF_ANOTHER_POD
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 
@@ -232,6 +232,8 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
     verdict.ClaimMissing: {
         NOT_MADE_YET: "wait a moment; if the claim is still not made, `kubectl describe pod` shows in the pod's events why not, or the "
         "controller (kube-controller-manager) does not run",
+        BEING_DELETED: "wait until it is gone, and create it again if nobody else does; its pods keep it until they have ended, and "
+        "whoever set a finalizer must take it away",
         OF_ANOTHER_POD: "delete this claim (`kubectl delete resourceclaim`), and the controller makes one for this pod",
     },
     verdict.ConstraintConflict: {
@@ -284,7 +286,7 @@ def _by_fields(reason: verdict.Verdict) -> str:
             | verdict.ConstraintConflict(detail=words)
             | verdict.AllUnsatisfied(detail=words)
         ):
-            return _BY_WORDS[type(reason)].get(words, "")
+            return _BY_WORDS[type(reason)].get(words.partition(", kept by")[0], "")
         case verdict.AdminAccessNotAllowed(label=label):
             return _labels(label)
         case verdict.Tainted(rule=rule) if reason.is_broken:
@@ -298,7 +300,8 @@ def _by_fields(reason: verdict.Verdict) -> str:
         case verdict.ClassMissing(resource=resource) if resource:
             return (
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
-                "(`kubectl get deviceclasses`), or install a device plugin that offers it"
+                "(`kubectl get deviceclasses`), install a device plugin that offers it, or write a "
+                "claim in place of the resource: `dra-driver convert` does it for nvidia.com, amd.com and Intel's names"
             )
     return ""
 

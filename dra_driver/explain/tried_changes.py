@@ -151,7 +151,8 @@ class TriedChanges:
         here = {one.spec.driver for one in self._fleet.state.resource_slices}
         if not here or drivers & here:
             return useless
-        return f"{useless}: its devices are of the driver {first_names(sorted(drivers))}, which has none here (PROFILE:DRIVER names another)"
+        names = first_names(sorted(drivers))
+        return f"{useless} (its devices would be of the driver {names}, which publishes none here; PROFILE:DRIVER names another)"
 
     @cached_property
     def _on_added(self) -> TrialResult | None:

@@ -18,7 +18,7 @@ from dra_driver.explain.verdict import (
     ClaimReservedForOthers,
     Verdict,
 )
-from dra_driver.explain.verdicts.claim import OF_ANOTHER_POD
+from dra_driver.explain.verdicts.claim import BEING_DELETED, OF_ANOTHER_POD
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 
@@ -29,7 +29,8 @@ def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
     """Yield the reasons why the pod cannot use the claim, whatever its devices are."""
     name = full_name(claim.metadata)
     if claim.metadata.deletion_timestamp is not None:
-        yield ClaimMissing(name, "is being deleted")
+        kept = ", ".join(claim.metadata.finalizers or ())
+        yield ClaimMissing(name, f"{BEING_DELETED}, kept by {kept}" if kept else BEING_DELETED)
     if pod is None or claim.status.allocation is None:
         return
     consumers = claim.status.reserved_for or ()

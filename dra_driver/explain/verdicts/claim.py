@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dra_driver.explain.verdicts.base import Case
 
 NOT_MADE_YET = "was not made from its template yet: look at the events of the pod"
+BEING_DELETED = "is being deleted"
 OF_ANOTHER_POD = "was not made for this pod: delete it"
 BINDING_TIMEOUT_MINUTES = 10
 """So long the scheduler waits for binding conditions, if its configuration says nothing else."""

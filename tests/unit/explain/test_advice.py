@@ -97,3 +97,6 @@ def test_devices_that_exclude_each_other_are_asked_for_by_count() -> None:
 
 def test_a_claim_of_another_pod_is_deleted_not_created() -> None:
     assert fix(ClaimMissing("c", OF_ANOTHER_POD)).startswith("delete this claim")
+    assert fix(ClaimMissing("c", "is being deleted, kept by a/b")).startswith(
+        "wait until it is gone"
+    )

@@ -208,8 +208,8 @@ def test_a_node_of_a_driver_that_nothing_here_has_is_told_to_be_one() -> None:
     cluster = state(resource_slice(devices(1)))
     subject = ManifestSubject((words.claim(request(count=2)),), "ns", "f.yaml")
     assert explain(cluster, subject, added=new_node("other.example.com")).no_help == (
-        "a node like big would not help: its devices are of the driver other.example.com, which has none here (PROFILE:DRIVER "
-        "names another)"
+        "a node like big would not help (its devices would be of the driver other.example.com, which publishes none here; "
+        "PROFILE:DRIVER names another)"
     )
 
 

@@ -47,6 +47,20 @@ def test_a_claim_that_goes_away_cannot_be_used() -> None:
         {"metadata": {"name": "c", "namespace": "ns", "deletionTimestamp": "now"}}, ResourceClaim
     )
     assert list(unusable(going, None)) == [ClaimMissing("ns/c", "is being deleted")]
+    kept = msgspec.convert(
+        {
+            "metadata": {
+                "name": "c",
+                "namespace": "ns",
+                "deletionTimestamp": "now",
+                "finalizers": ["a/b", "c/d"],
+            }
+        },
+        ResourceClaim,
+    )
+    assert list(unusable(kept, None)) == [
+        ClaimMissing("ns/c", "is being deleted, kept by a/b, c/d")
+    ]
 
 
 def test_256_pods_share_a_claim_and_no_more() -> None:
