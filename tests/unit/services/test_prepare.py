@@ -8,7 +8,6 @@ from collections.abc import Callable
 from threading import Barrier, Event, Lock, Thread
 
 import pytest
-from msgspec.structs import replace
 
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.kube.base import Invalid
@@ -596,28 +595,6 @@ def test_a_device_that_vanished_after_its_preparation_is_refused_and_kept(node: 
     assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
     node.inventory = an_inventory()
     assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
-
-
-def test_a_device_whose_name_another_one_has_now_is_refused_with_both_uuids(
-    node: LocalNode,
-) -> None:
-    (ref,) = node.add(a_claim())
-    node.prepare(ref)
-    before = node.disk()
-    other = replace(a_device("gpu-0"), uuid="uuid-y")
-    node.inventory = Inventory((other, a_device("gpu-1")))
-    assert node.prepare(ref) == {
-        ref.uid: Refusal(
-            "device gpu-0 of claim default/claim (uid uid-claim) was prepared, and gpu-0 is another device now (UUID uuid-y); the one that "
-            "the claim was prepared with (UUID uuid-gpu-0) is not found any more; see `dra-driver devices` and the log of the kernel driver "
-            "(dmesg); delete the pod and the claim, so that the scheduler chooses a device anew"
-        )
-    }
-    assert node.disk() == before
-    # Its UUID cannot be read now, and later the device is back.
-    for inventory in (Inventory((replace(other, uuid=""),)), an_inventory()):
-        node.inventory = inventory
-        assert node.prepare(ref) == {ref.uid: (prepared("claim"),)}
 
 
 def test_a_second_prepare_that_cannot_repair_the_file_says_so(node: LocalNode) -> None:
