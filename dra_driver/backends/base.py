@@ -88,7 +88,8 @@ class Backend(Protocol):
 
 
 UsageOf = Callable[[], Mapping[DeviceName, DeviceUsage]]
-"""What is measured on the devices now. A device that cannot be measured is left out; one that hangs must not hold up the others for long."""
+"""What is measured on the devices now. A device that does not answer is left out, and its age grows until an alert fires; one that its hardware can say
+nothing of has an empty DeviceUsage. One that hangs must not hold up the others for long."""
 
 
 def usage_of(backend: object) -> UsageOf | None:

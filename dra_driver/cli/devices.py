@@ -30,8 +30,10 @@ from dra_driver.errors import DriverError
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
-from dra_driver.model.state import PreparedClaim
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.node.state import read_claims
+from dra_driver.planning.moved import moved
 from dra_driver.planning.neighbours import Neighbour
 
 
@@ -100,15 +102,37 @@ def _held(claims: Iterable[PreparedClaim]) -> Iterator[str]:
 
 
 def _gone(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> tuple[str, ...]:
-    """Return a sentence for each device that a claim has and no backend finds; none if a backend failed, which says nothing of its devices."""
+    """Return a sentence for each device that a claim has and no backend finds, or not under this name; none if a backend failed, which says nothing of its devices."""
     if found.failures:
         return ()
-    return tuple(
+    inventory = found.inventory
+    elsewhere = {
+        name: [f"claim {word}: {said}" for word, said in _moved(name, claims, inventory)]
+        for name, claims in sorted(claims_of.items())
+    }
+    gone = (
         f"{name} is gone: no backend finds it, and claim {', '.join(claim.ref.word for claim in claims)} has it; see the log of the "
         "kernel driver (dmesg) of this node, then delete the claim's pods and reset or replace the device"
         for name, claims in sorted(claims_of.items())
-        if name not in found.inventory.by_name
+        if name not in inventory.by_name and not elsewhere[name]
     )
+    others = (
+        f"{sentence}; see the log of the kernel driver (dmesg) of this node, and delete the claim and its pods"
+        for sentences in elsewhere.values()
+        for sentence in sentences
+    )
+    return (*gone, *others)
+
+
+def _moved(
+    name: str, claims: Iterable[PreparedClaim], inventory: Inventory
+) -> Iterator[tuple[str, str]]:
+    """Yield each claim whose device has another name now, or whose device's name another device, and what is found."""
+    for claim in claims:
+        for device in claim.devices:
+            here = claim.phase is Phase.PREPARED and device.device == name
+            if here and (said := moved(device, inventory)):
+                yield claim.ref.word, said
 
 
 def _document(

@@ -183,7 +183,9 @@ def _kubelet(
 
 def _tell_of_health(deps: Dependencies) -> None:
     """After the publisher and the kubelet's stream have subscribed: people are told last."""
-    deps.inventory.subscribe(HealthChanges(deps.inventory.current, deps.observe))
+    deps.inventory.subscribe(
+        HealthChanges(deps.inventory.current, deps.observe, remembered=deps.moved.uuids)
+    )
 
 
 def _start_all(supervisor: Supervisor, loops: Mapping[str, Loop]) -> None:

@@ -26,6 +26,7 @@ from dra_driver.node.metadata_dir import MetadataDirectory
 from dra_driver.node.state import StateStore
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.services.inventory import InventoryFeed
+from dra_driver.services.moved import MovedDevices
 from dra_driver.services.node_inventory import NodeInventory
 from dra_driver.services.watch_health import HealthFeed
 
@@ -67,6 +68,7 @@ class Dependencies(Struct, frozen=True):
     inventory: NodeInventory
     memory: PublishedMemory
     health: HealthFeed
+    moved: MovedDevices
     store: StateStore
     cdi: CdiDirectory
     locks: Locks
@@ -100,7 +102,8 @@ def make_dependencies(
             next_step="keep it; the state is rebuilt",
         )
     inventory, memory = _inventory(loaded.backends, store, place, log)
-    health = HealthFeed(inventory.current, place.pool, age=inventory.age)
+    moved = MovedDevices(store, place.pool, log=log)
+    health = HealthFeed(inventory.current, place.pool, age=inventory.age, moved=moved)
     inventory.subscribe(health.wake)
     metadata = MetadataDirectory(metadata_directory(settings), point=point)
     cdi = CdiDirectory(settings.cdi_dir, place.cdi_kind, metadata, point=point)
@@ -113,6 +116,7 @@ def make_dependencies(
         inventory=inventory,
         memory=memory,
         health=health,
+        moved=moved,
         store=store,
         cdi=cdi,
         locks=locks,

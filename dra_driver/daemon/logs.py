@@ -249,7 +249,7 @@ def _of_slices(event: SliceEvent) -> tuple[int, str]:  # noqa: PLR0911  a table,
             assert_never(event)
 
 
-def _of_devices(event: DeviceEvent) -> tuple[int, str]:
+def _of_devices(event: DeviceEvent) -> tuple[int, str]:  # noqa: PLR0911  a table, too
     match event:
         case DeviceVanished():
             return logging.WARNING, "device_vanished"
@@ -259,6 +259,8 @@ def _of_devices(event: DeviceEvent) -> tuple[int, str]:
             return logging.WARNING, "device_unhealthy"
         case DeviceHealthChanged(status="gone"):
             return logging.WARNING, "device_gone"
+        case DeviceHealthChanged(status="renamed"):
+            return logging.WARNING, "device_renamed"
         case DeviceHealthChanged(message=message, before=before):
             told = bool(message) or before in ("unhealthy", "gone")
             return logging.INFO if told else logging.DEBUG, "device_health"

@@ -246,7 +246,7 @@ class Metrics:
         )
         self._is_gone = Gauge(
             "dra_driver_device_vanished",
-            "Whether the last scan that succeeded did not find a device that was scanned or published before (1) or found it (0); a new process forgets those that no claim has",
+            "Whether the last scan that succeeded did not find a device that was scanned or published before, also if its name belongs to another device now (1), or found it (0); a new process forgets those that no claim has",
             ["device"],
             registry=self.registry,
         )
@@ -256,8 +256,8 @@ class Metrics:
             *("device", "error"),
         )
 
-    def _health(self, device: str, status: str) -> None:
-        self._is_gone.labels(device).set(status == "gone")
+    def _health(self, device: str, status: str, lost: str) -> None:
+        self._is_gone.labels(device).set(bool(lost) or status == "gone")
         if status in ("healthy", "unhealthy"):
             self._healthy.labels(device).set(status == "healthy")
         else:
@@ -354,8 +354,8 @@ class Metrics:
                 self._vanished.inc()
             case DeviceNotClean():
                 self._unclean.inc()
-            case DeviceHealthChanged(device, status):
-                self._health(device, status)
+            case DeviceHealthChanged(device, status, lost=lost):
+                self._health(device, status, lost)
             case DeviceErrors(device, error, count):
                 self._errors.labels(device, error).inc(count)
             case _:

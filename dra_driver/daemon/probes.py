@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a driver that runs say of itself? `dra-driver doctor` asks its HTTP port: /livez, /readyz, and the age of its measurements.
+"""What does a driver that runs say of itself? `dra-driver doctor` asks its HTTP port: /livez, /readyz, and in its
+metrics the age of its measurements and the devices that are gone.
 
 The port may be anybody's, so an answer is read to a limit, and one that is no probe's answer is not taken for the driver's.
 """
 
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 
@@ -13,8 +16,8 @@ from dra_driver.model.host import OwnWord
 ANSWER_SECONDS = 3.0
 LARGEST_PROBE, LARGEST_SCRAPE = 64 * 1024, 16 * 1024**2
 _ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing listens here
-_AGE = re.compile(
-    r'^dra_driver_device_sample_age_seconds\{(?:[^\n]*,)?device="([^"\n]+)"[^\n]*\} ([0-9.e+]+)$',
+_OF_DEVICE = re.compile(
+    r'^(dra_driver_device_(?:sample_age_seconds|vanished))\{(?:[^\n]*,)?device="([^"\n]+)"[^\n]*\} ([0-9.e+]+)$',
     re.MULTILINE,
 )
 
@@ -25,13 +28,23 @@ def own_word(address: tuple[str, int]) -> OwnWord:
     shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         wrong = {path: _problems(host, port, path) for path in ("/livez", "/readyz")}
-        ages = _ages(_got(host, port, "/metrics", LARGEST_SCRAPE)[1])
+        metrics = _of_devices(_got(host, port, "/metrics", LARGEST_SCRAPE)[1])
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         return OwnWord(shown, unanswered=f"cannot ask {shown}: {why}")
     except (HTTPException, ValueError) as error:
         return OwnWord(shown, unanswered=f"{shown} gives no answer of a driver: {error}")
-    return OwnWord(shown, livez=wrong["/livez"], readyz=wrong["/readyz"], sample_ages=ages)
+    return OwnWord(
+        shown,
+        livez=wrong["/livez"],
+        readyz=wrong["/readyz"],
+        sample_ages=metrics["dra_driver_device_sample_age_seconds"],
+        vanished=tuple(
+            sorted(
+                name for name, is_gone in metrics["dra_driver_device_vanished"].items() if is_gone
+            )
+        ),
+    )
 
 
 def _problems(host: str, port: int, path: str) -> tuple[str, ...]:
@@ -54,6 +67,9 @@ def _got(host: str, port: int, path: str, most: int) -> tuple[int, str]:
         connection.close()
 
 
-def _ages(scrape: str) -> dict[str, float]:
-    """Return the ages in seconds by device."""
-    return {device: float(age) for device, age in _AGE.findall(scrape)}
+def _of_devices(scrape: str) -> Mapping[str, Mapping[str, float]]:
+    """Return the values by device of each metric that is looked for."""
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for name, device, value in _OF_DEVICE.findall(scrape):
+        found[name][device] = float(value)
+    return found

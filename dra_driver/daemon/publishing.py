@@ -58,6 +58,7 @@ def make_publisher(deps: Dependencies, path: PathWatch, guard: ForeignGuard) -> 
         foreign=guard.taints,
         expects_claims=path.wish is not Path.DEVICE_PLUGIN
         or Path.DRA in deps.settings.plugin.policy.paths.values(),
+        moved=deps.moved,
     )
     publisher = Publisher(deps.kube, inputs, place=deps.place, observe=deps.observe, log=deps.log)
     for source in (deps.inventory, path, guard):

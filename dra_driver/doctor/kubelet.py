@@ -89,7 +89,9 @@ def judge_probes(told: OwnWord, *, in_pod: bool) -> Iterator[Finding]:
     old = [f"{name} for {age:.0f} s" for name, age in ages if age > LONGEST_SAMPLE_AGE_SECONDS]
     if old:
         yield finding("devices-not-measured", told.address, ", ".join(old))
-    if not (told.livez or told.readyz or old):
+    if told.vanished:
+        yield finding("devices-gone", told.address, ", ".join(told.vanished))
+    if not (told.livez or told.readyz or old or told.vanished):
         yield fine("probes", told.address, "/livez and /readyz say ok")
 
 

@@ -135,6 +135,16 @@ KUBELET_TEXTS: Mapping[str, Text] = {
         "(docs/operations.md, DRADeviceNotMeasured)",
         "kubectl logs -n NAMESPACE POD --all-containers --tail 100",
     ),
+    "devices-gone": Text(
+        "probes",
+        "warning",
+        "The driver had devices that it does not find any more",
+        "they fell off the bus, their kernel driver is not loaded, or they were taken away; a name that is present too belongs to another device "
+        "now. A claim that has one keeps it, and its pod fails",
+        "look for device_gone in the log of the driver, which has the UUID, and read the kernel log of the node (dmesg); drain the node and restart "
+        "it; if a device was taken away on purpose, delete the driver's pod: the next one forgets it (docs/operations.md, DRADeviceUnhealthy)",
+        "kubectl logs -n NAMESPACE POD --container driver | grep device_gone",
+    ),
     "device-plugin-beside": Text(
         "device-plugins",
         "note",

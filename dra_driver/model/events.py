@@ -203,17 +203,20 @@ class DeviceVanished(Struct, frozen=True):
     kept: bool
 
 
-HealthWord = Literal["healthy", "unhealthy", "unknown", "gone", ""]
+HealthWord = Literal["healthy", "unhealthy", "unknown", "gone", "renamed", ""]
 
 
 class DeviceHealthChanged(Struct, frozen=True):
-    """A scan found another health of a device than the scan before, or not the device any more ("gone"). `before` is empty for a device
-    that is new."""
+    """A scan found another health of a device than the scan before, or not the device any more ("gone"), or it under another name
+    ("renamed"). `before` is empty for a device that is new. `lost` has the UUIDs of devices that are gone
+    and whose name belongs to another device now.
+    """
 
     device: str
     status: HealthWord
     message: str = ""
     before: HealthWord = ""
+    lost: str = ""
 
 
 class DeviceErrors(Struct, frozen=True):

@@ -119,7 +119,7 @@ class KubeletOnHost(Struct, frozen=True):
 
 class OwnWord(Struct, frozen=True):
     """What a running driver says of itself at an HTTP address: the problems of /livez and of /readyz, and how old its measurements of each device
-    are, in seconds. `unanswered` says why it could not be asked; "" if it answered.
+    are, in seconds. `vanished` are the devices that it had and does not find any more. `unanswered` says why it could not be asked; "" if it answered.
     """
 
     address: str
@@ -127,6 +127,7 @@ class OwnWord(Struct, frozen=True):
     livez: tuple[str, ...] = ()
     readyz: tuple[str, ...] = ()
     sample_ages: Mapping[str, float] = field(default_factory=dict)
+    vanished: tuple[str, ...] = ()
 
 
 class Space(Struct, frozen=True):

@@ -74,6 +74,7 @@ DEVICE_STATUS_FORBIDDEN = "DeviceStatusForbidden"
 DEVICE_GIVEN_TWICE = "DeviceGivenTwice"
 DEVICE_PLUGIN_BESIDE = "DevicePluginBeside"
 DEVICE_RECOVERED = "DeviceRecovered"
+DEVICE_RENAMED = "DeviceRenamed"
 DEVICE_UNHEALTHY = "DeviceUnhealthy"
 DEVICE_VANISHED = "DeviceVanished"
 DEVICES_HELD = "DevicesHeld"
@@ -99,7 +100,7 @@ class FixedName(Struct, frozen=True):
 TAINTS = (
     FixedName(
         VANISHED_TAINT,
-        f"the device is not found on the node any more, and a claim still owns it; value `{VANISHED_REASON}`, effect NoSchedule",
+        f"the device is not found on the node any more (or not under this name), and a claim still owns it; value `{VANISHED_REASON}`, effect NoSchedule",
     ),
     FixedName(
         UNHEALTHY_TAINT,
@@ -198,7 +199,14 @@ EVENT_REASONS = (
     FixedName(
         DEVICE_PLUGIN_BESIDE, "a device plugin on this node offers devices of the same vendor"
     ),
-    FixedName(DEVICE_RECOVERED, "a device that was unhealthy is healthy again"),
+    FixedName(
+        DEVICE_RECOVERED,
+        "a device that was unhealthy is healthy again, or one that was gone is found again",
+    ),
+    FixedName(
+        DEVICE_RENAMED,
+        "a device is found under another name than before; the message has both names, its UUID, and what to do",
+    ),
     FixedName(
         DEVICE_STATUS_FORBIDDEN,
         "the driver may not write `status.devices` of claims; a right is missing, or an admission policy forbids it",

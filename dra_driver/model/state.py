@@ -33,8 +33,8 @@ class Phase(Enum):
 class PreparedDevice:
     """One device of a prepared claim, as the answer to the kubelet has it.
 
-    `request_names` are names without subrequests. `uuid` is for people who read the state file; it is
-    "" if the row was made from a CDI file.
+    `request_names` are names without subrequests. `uuid` says whether the name still means the
+    same device (`dra_driver.planning.moved`); it is "" if the row was made from a CDI file, or if the backend has none.
     """
 
     request_names: tuple[str, ...]

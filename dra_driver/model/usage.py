@@ -92,7 +92,8 @@ class ClaimTotals(Struct, frozen=True):
 class NodeUsage(Struct, frozen=True):
     """All that one scrape shows of devices and claims; the driver keeps it, so that a scrape asks nobody.
 
-    `rows` and `state_bytes` are None until the state file has been read.
+    `rows` and `state_bytes` are None until the state file has been read. `found` is when this process found each device that its backend
+    should measure, by the monotonic clock.
     """
 
     devices: tuple[AllocatableDevice, ...] = ()
@@ -101,3 +102,4 @@ class NodeUsage(Struct, frozen=True):
     uses: tuple[ContainerUse, ...] = ()
     totals: Mapping[ClaimDevice, ClaimTotals] = field(default_factory=dict)
     state_bytes: int | None = None
+    found: Mapping[DeviceName, float] = field(default_factory=dict)

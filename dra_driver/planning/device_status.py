@@ -20,6 +20,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
 from dra_driver.model.names import READY_CONDITION
 from dra_driver.model.state import PreparedClaim, PreparedDevice
+from dra_driver.planning.moved import is_another, moved
 
 PREPARED, UNHEALTHY, VANISHED = "Prepared", "Unhealthy", "Vanished"
 _LONGEST_MESSAGE = 1000
@@ -41,7 +42,7 @@ def statuses_of(
             data=dict(
                 _data(
                     device,
-                    inventory.by_name.get(device.device),
+                    None if is_another(device, inventory) else inventory.by_name.get(device.device),
                     leases.get((device.device, device.share_id)),
                     driver,
                 )
@@ -69,7 +70,9 @@ def entries_to_write(
 def _ready(device: PreparedDevice, inventory: Inventory) -> Condition:
     found = inventory.by_name.get(device.device)
     status, reason, message = "True", PREPARED, "the device is set up for this claim"
-    if found is None and inventory.scanned and not inventory.may_exist(device.device):
+    if said := moved(device, inventory):
+        status, reason, message = "False", VANISHED, said
+    elif found is None and inventory.scanned and not inventory.may_exist(device.device):
         status, reason, message = "False", VANISHED, "the device is not found on its node any more"
     elif found is not None and found.health.status is HealthStatus.UNHEALTHY:
         status, reason = "False", UNHEALTHY

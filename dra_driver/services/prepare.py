@@ -30,6 +30,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import Decision, OwnerConflict, Plan, Refusal
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.allocation import is_allocation_of
+from dra_driver.planning.moved import moved
 from dra_driver.planning.prepare import is_safe_uid, own_keys, plan_prepare, users_for
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.conflicts import Conflicts
@@ -203,6 +204,11 @@ class PrepareClaims:
         present = inventory.by_name
         for device in claim.devices:
             name = device.device
+            if said := moved(device, inventory):
+                return Refusal(
+                    f"device {name} of claim {claim.ref} was prepared, and {said}; see `dra-driver devices` and the log of the kernel "
+                    f"driver (dmesg); delete the pod and the claim, so that the scheduler chooses a device anew"
+                )
             if inventory.scanned and name not in present and not inventory.may_exist(name):
                 return Refusal(
                     f"device {device.device} of claim {claim.ref} was prepared and has vanished from this node; "

@@ -3,7 +3,8 @@
 
 Each backend has a thread of its own, so that hardware that hangs costs only its own values. A device that gave no value keeps its
 last one, with its age. Another thread reads the state file, and the kubelet's list of containers if claims have changed: the call has an
-effect in the kubelet (`dra_driver.kubelet.pod_resources`), so it is not made more often than needed.
+effect in the kubelet (`dra_driver.kubelet.pod_resources`), so it is not made more often than needed. It notes when a device was found, too:
+hardware that hangs from the start gives no first sample, and must not look like hardware that nothing measures.
 """
 
 import time
@@ -124,8 +125,14 @@ class UsageSampler:
         with self._mutex:
             kept = self._kept
             samples = {name: one for name, one in kept.samples.items() if name in inventory.by_name}
-            totals = advanced(kept.totals, rows, samples, self._clock(), begun)
-            self._kept = NodeUsage(inventory.devices, samples, rows, uses, totals, size)
+            now = self._clock()
+            totals = advanced(kept.totals, rows, samples, now, begun)
+            found = {
+                device.name: kept.found.get(device.name, now)
+                for device in inventory.devices
+                if device.backend in self._sources.usages
+            }
+            self._kept = NodeUsage(inventory.devices, samples, rows, uses, totals, size, found)
             # What was noted before this look has been used, or belongs to a claim that ended at once.
             for uid in begun:
                 self._begun.pop(uid, None)

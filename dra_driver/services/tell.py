@@ -30,6 +30,7 @@ from dra_driver.model.names import (
     CGROUPS_NOT_FOUND,
     DEVICE_NOT_CLEAN,
     DEVICE_RECOVERED,
+    DEVICE_RENAMED,
     DEVICE_STATUS_FORBIDDEN,
     DEVICE_UNHEALTHY,
     DEVICE_VANISHED,
@@ -80,6 +81,12 @@ class Teller:
         elif event.status == "gone":
             told = NodeEvent(
                 "Warning", DEVICE_VANISHED, f"device {event.device} is gone: {event.message}"
+            )
+        elif event.status == "renamed":
+            told = NodeEvent(
+                "Warning",
+                DEVICE_RENAMED,
+                f"device {event.device} has another name: {event.message}",
             )
         elif event.before == "gone":
             told = NodeEvent("Normal", DEVICE_RECOVERED, f"device {event.device} is found again")

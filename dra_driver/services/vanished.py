@@ -5,11 +5,14 @@ The scheduler would give a vanished device to the next pod, so the driver remove
 device that a claim owns stays, with a taint, as long as the claim owns it. A claim with admin access owns no device: a pod that
 monitors all devices keeps none of them in the slices.
 
+If a claim's device has another UUID than when it was prepared, the name belongs to other hardware now. Then what the claim has is
+treated as vanished, and the present device is published when the claim has ended.
+
 The driver looks for owners only if a device has vanished. It records on disk which devices it published. So an owned device also
 stays if it vanished while the driver was down and the kubelet deleted the slices.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
 from typing import Protocol
@@ -24,6 +27,7 @@ from dra_driver.model.events import DeviceVanished, Observer
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.slices import StoredSlice
+from dra_driver.planning.moved import without
 from dra_driver.planning.occupied import Occupied, unseen
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.reconcile import same_devices
@@ -31,6 +35,7 @@ from dra_driver.planning.slices import PoolPlan, plan_pool, with_times
 from dra_driver.planning.taints import taint_times, vanished
 from dra_driver.planning.unrestricted import Gate, ServerRules
 from dra_driver.services.not_clean import AGAIN_SECONDS, NotClean
+from dra_driver.services.watch_health import nothing_moved
 
 KEPT_SECONDS = 60.0  # while a device is tainted because of a claim, the driver checks this often whether the claim still owns it
 
@@ -87,7 +92,8 @@ class PublisherInputs(Struct, frozen=True):
     """The functions that give the publisher its facts. `prepared_here` returns the devices that prepared claims own; `held` those of
     ended claims that may still be in use; `occupied` the hardware that all owners have; `foreign` the devices that somebody
     else's plugin gives out, each with the value of its taint; `now` is the time of new taints; `ages` the seconds since the last scan of each backend began.
-    `expects_claims`: the admin did not choose another API for all devices.
+    `expects_claims`: the admin did not choose another API for all devices. `moved`: the devices that claims own, and whose name or
+    hardware is another one now (`dra_driver.planning.moved`).
     """
 
     inventory: Callable[[], Inventory]
@@ -100,6 +106,7 @@ class PublisherInputs(Struct, frozen=True):
     occupied: Callable[[], Occupied] = nothing_occupied
     foreign: Callable[[], Mapping[DeviceName, str]] = nobody_foreign
     expects_claims: bool = True
+    moved: Callable[[Inventory], Collection[DeviceName]] = nothing_moved
 
 
 class PoolWish:
@@ -156,8 +163,10 @@ class PoolWish:
     def plan(self, slices: Mapping[str, StoredSlice]) -> PoolPlan:
         """Return the plan as of now. `slices` are the slices at the API server. Raises DriverError until the devices are known."""
         ages = self._inputs.ages()  # before the inventory, which must not be older than they say
-        inventory = self._inputs.inventory()
-        known = self._known(slices)
+        found = self._inputs.inventory()
+        inventory = without(found, self._inputs.moved(found))
+        hidden = found.by_name.keys() - inventory.by_name.keys()
+        known = (*(found.by_name[name].api for name in sorted(hidden)), *self._known(slices))
         absent = {
             DeviceName(device.name): device
             for device in known

@@ -2,7 +2,7 @@
 """Report the health of each device to the kubelet.
 
 The health of a present device comes from the inventory. A device that vanished while a claim owns it is still in the slices, and
-its health is UNHEALTHY. A device whose backend has not answered since the driver started is UNKNOWN.
+its health is UNHEALTHY. So it is if its name belongs to other hardware now than its claim was prepared with. A device whose backend has not answered since the driver started is UNKNOWN.
 
 Each report has the time of the scan of the device's backend. The kubelet replaces that time by the time of arrival (updateHealthInfo in healthinfo.go:
 LastUpdated is now), so a repeated report never grows old in the kubelet. So the driver itself reports UNKNOWN if that scan is
@@ -10,7 +10,7 @@ older than TIMEOUT_SECONDS. The kubelet gets the same limit.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from threading import Condition
 
@@ -28,8 +28,14 @@ AWAITED = Health(
 )
 
 
+def nothing_moved(_inventory: Inventory) -> Mapping[DeviceName, str]:
+    return {}
+
+
 class HealthFeed:
-    """Makes the snapshot for all streams. `age` returns the age of the last scan of a backend in seconds, and `clock` Unix seconds."""
+    """Makes the snapshot for all streams. `age` returns the age of the last scan of a backend in seconds, and `clock` Unix seconds.
+    `moved` says of devices that claims own where their hardware or their name has gone (`dra_driver.planning.moved`).
+    """
 
     def __init__(
         self,
@@ -38,11 +44,13 @@ class HealthFeed:
         *,
         age: Callable[[str], float],
         clock: Callable[[], float] = time.time,
+        moved: Callable[[Inventory], Mapping[DeviceName, str]] = nothing_moved,
     ) -> None:
         self._inventory = inventory
         self._pool = pool
         self._age = age
         self._clock = clock
+        self._moved = moved
         self._changed = Condition()
         self._version = 0
         self._kept: tuple[DeviceName, ...] = ()
@@ -67,10 +75,19 @@ class HealthFeed:
         inventory = self._inventory()
         awaited = inventory.awaited()
         known = {*inventory.by_name, *awaited}
-        seen = [(device.name, device.health, device.backend) for device in inventory.devices]
+        moved = {
+            name: Health(HealthStatus.UNHEALTHY, said)
+            for name, said in self._moved(inventory).items()
+        }
+        seen = [
+            (device.name, moved.get(device.name, device.health), device.backend)
+            for device in inventory.devices
+        ]
         seen += [(name, AWAITED, inventory.had[name]) for name in awaited]
         seen += [
-            (name, VANISHED, inventory.had.get(name, "")) for name in kept if name not in known
+            (name, moved.get(name, VANISHED), inventory.had.get(name, ""))
+            for name in kept
+            if name not in known
         ]
         now = self._clock()
         return version, tuple(

@@ -81,6 +81,7 @@ class Node:
         self.occupied_unknown: DriverError | None = None
         self.occupied_asked = 0
         self.ages: dict[str, float] = {}
+        self.moved: frozenset[DeviceName] = frozenset()
         self.kept: list[tuple[DeviceName, ...]] = []
         self.memory = Memory()
         self.today = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -99,6 +100,7 @@ class Node:
                 self._held,
                 lambda: self.ages,
                 self._occupied,
+                moved=lambda _inventory: self.moved,
             ),
             place=A_PLACE,
             observe=self.events.append,

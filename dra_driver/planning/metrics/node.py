@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All series of one scrape that are made from what the driver sampled: of the state, of devices, and of claims.
 
-A device that hangs gives no new sample. Its last one counts for `STALE_SECONDS`; then its values vanish, and only its age goes on. The
+A device that hangs gives no new sample. Its last one counts for `STALE_SECONDS`; then its values vanish, and only its age goes on. If it
+hangs when the process starts, its age begins then. The
 number of series is bounded by devices and claims of the node; a value of a device that several claims share is one series.
 """
 
@@ -113,11 +114,11 @@ def _of_devices(usage: NodeUsage, now: float, place: Place) -> Iterator[Family]:
     yield Family(
         "dra_driver_device_sample_age_seconds",
         "gauge",
-        f"Age of the device's measurements; after {STALE_SECONDS:.0f} s they are not shown any more",
+        f"Age of the device's measurements; after {STALE_SECONDS:.0f} s they are not shown any more. Of a device that was not measured yet: how long this process has had it",
         tuple(
-            ({"device": device.name}, max(0.0, now - sample.taken))
+            ({"device": device.name}, max(0.0, now - since))
             for device in usage.devices
-            if (sample := usage.samples.get(device.name)) is not None
+            if (since := _measured_at(usage, device.name)) is not None
         ),
     )
 
@@ -132,6 +133,12 @@ def _not_found(usage: NodeUsage, has: Collection[DeviceName]) -> Iterator[Alloca
     }
     for name in sorted({*has} - {device.name for device in usage.devices}):
         yield AllocatableDevice(Device(name), uuids.get(name, ""))
+
+
+def _measured_at(usage: NodeUsage, name: DeviceName) -> float | None:
+    """When the device was measured last, or else found; None if its backend measures nothing."""
+    sample = usage.samples.get(name)
+    return usage.found.get(name) if sample is None else sample.taken
 
 
 def _of_claims(usage: NodeUsage, now: float) -> Iterator[Family]:

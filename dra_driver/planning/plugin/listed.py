@@ -3,7 +3,8 @@
 
 A unit is Unhealthy if its device is ill or not clean, if something else owns its hardware (a claim, a share of another kind, a partition), or
 if the container that had it may still use it, or if somebody else's plugin gives its device out. It is Healthy while a container has it, because the kubelet counts it as given out. A unit that
-a container has stays in the list when its device has vanished, so that its pod is told.
+a container has stays in the list when its device has vanished, so that its pod is told. If the name belongs to another device now than the
+one that a container has, no unit of it is Healthy until that container has ended.
 """
 
 from collections import defaultdict
@@ -16,8 +17,9 @@ from dra_driver.model.health import HealthStatus
 from dra_driver.model.ids import NO_SHARE, DeviceName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import ListedUnit, PluginResource, Unit
-from dra_driver.model.state import PreparedClaim
+from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.model.vocabulary import NUMA_NODE
+from dra_driver.planning.moved import is_another
 from dra_driver.planning.occupied import Occupied, overlap
 from dra_driver.planning.plugin.rows import units_of
 
@@ -43,6 +45,13 @@ class Listing:
         self._foreign = foreign
         self._rows = tuple(rows)
         self._owned = _owned_shares(self._rows)
+        self._exchanged = frozenset(
+            device.device
+            for row in self._rows
+            if row.phase is Phase.PREPARED
+            for device in row.devices
+            if is_another(device, inventory)
+        )
         # A node can have hundreds of units of a device.
         self._devices: dict[DeviceName, _OfDevice] = {}
 
@@ -75,7 +84,7 @@ class Listing:
         clean = bool(owned) or not device.not_clean
         return _OfDevice(
             offered=offered,
-            well=device.health.status is not HealthStatus.UNHEALTHY,
+            well=device.health.status is not HealthStatus.UNHEALTHY and name not in self._exchanged,
             free=clean and name not in self._foreign and (bool(owned) or not self._beside(device)),
             owned=owned,
             numa_nodes=numa_nodes(device),

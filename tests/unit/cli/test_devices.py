@@ -39,11 +39,11 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["devices", "--node-name", "node-1", *SIMULATED, *state]
 
 
-def hold(tmp_path: Path, device: str) -> None:
+def hold(tmp_path: Path, device: str, phase: Phase = Phase.STARTED) -> None:
     store = StateStore(tmp_path / "state" / "state.db", boot_id="boot-1")
     held = PreparedDevice(("gpu",), PLACE.pool, DeviceName(device), (), "uuid")
     with store.transaction("started") as transaction:
-        transaction.start(PreparedClaim(a_ref("mine"), Phase.STARTED, "boot-1", (held,), ""))
+        transaction.start(PreparedClaim(a_ref("mine"), phase, "boot-1", (held,), ""))
     store.close()
 
 
@@ -72,6 +72,20 @@ def test_a_device_that_a_claim_has_and_nothing_finds_is_told(
     )
     assert main([*arguments, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["problems"] == [said]
+
+
+def test_a_claim_whose_device_has_lost_its_name_to_another_one_is_told(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-1", Phase.PREPARED)
+    assert main(arguments) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith(f"claim {a_ref('mine').word}: gpu-1 is another device now (UUID ")
+    assert said.endswith(
+        "; the one that the claim was prepared with (UUID uuid) is not found any more; see the log of the kernel driver (dmesg) of this "
+        "node, and delete the claim and its pods"
+    )
 
 
 def test_a_backend_that_fails_says_nothing_of_the_devices_of_claims(

@@ -215,6 +215,23 @@ LINES: list[tuple[DriverEvent, str, str, dict[str, object]]] = [
         {"device": "gpu-0", "status": "gone", "message": "no scan finds it", "before": "healthy"},
     ),
     (
+        DeviceHealthChanged("gpu-1", "renamed", "it is called gpu-0", before="healthy"),
+        "warning",
+        "device_renamed",
+        {
+            "device": "gpu-1",
+            "status": "renamed",
+            "message": "it is called gpu-0",
+            "before": "healthy",
+        },
+    ),
+    (
+        DeviceHealthChanged("gpu-0", "healthy", lost="GPU-x"),
+        "debug",
+        "device_health",
+        {"device": "gpu-0", "status": "healthy", "lost": "GPU-x"},
+    ),
+    (
         DeviceHealthChanged("gpu-0", "healthy", before="gone"),
         "info",
         "device_health",

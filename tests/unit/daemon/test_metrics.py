@@ -155,6 +155,19 @@ def test_a_device_is_vanished_until_it_is_found_again() -> None:
         assert samples(metrics)[name] == is_gone
 
 
+def test_a_device_that_lost_its_name_to_another_one_stays_vanished() -> None:
+    metrics = Metrics()
+    for change, gone, healthy in (
+        (DeviceHealthChanged("gpu-0", "gone", lost="GPU-x"), 1, None),
+        (DeviceHealthChanged("gpu-0", "healthy", lost="GPU-x"), 1, 1),
+        (DeviceHealthChanged("gpu-0", "renamed", "GPU-x is called gpu-1"), 0, None),
+    ):
+        metrics(change)
+        found = samples(metrics)
+        assert found['dra_driver_device_vanished{device="gpu-0"}'] == gone
+        assert found.get('dra_driver_device_healthy{device="gpu-0"}') == healthy
+
+
 def test_readiness_is_asked_at_each_scrape() -> None:
     metrics, problems = Metrics(), ["not registered"]
     assert samples(metrics)["dra_driver_ready"] == 0

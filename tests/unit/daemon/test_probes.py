@@ -22,6 +22,9 @@ def driver(readyz: tuple[str, ...] = ()) -> Iterator[int]:
     age.labels("gpu-0").set(3)
     age.labels('odd "} 7').set(5)
     age.labels("gpu-1").set(61.5)
+    gone = Gauge("dra_driver_device_vanished", "x", ["device"], registry=registry)
+    for name, value in (("gpu-0", 0), ("gpu-7", 1), ("gpu-3", 1)):
+        gone.labels(name).set(value)
     Gauge("dra_driver_device_healthy", "x", ["device"], registry=registry).labels("gpu-2").set(1)
     checks = {"/livez": lambda: (), "/readyz": lambda: readyz}
     served = HttpEndpoint(("127.0.0.1", 0), registry, checks)
@@ -41,6 +44,7 @@ def test_a_driver_that_is_well() -> None:
     assert (word.livez, word.readyz) == ((), ())
     assert (word.sample_ages["gpu-0"], word.sample_ages["gpu-1"]) == (3.0, 61.5)
     assert "gpu-2" not in word.sample_ages
+    assert word.vanished == ("gpu-3", "gpu-7")
 
 
 def test_a_driver_that_is_not_ready_says_why() -> None:

@@ -180,6 +180,10 @@ WELL = OwnWord("127.0.0.1:9410", sample_ages={"gpu-0": 3.0})
             replace(WELL, sample_ages={"gpu-1": 61.2, "gpu-0": 60.0}),
             ("devices-not-measured", "warning", "127.0.0.1:9410"),
         ),
+        (
+            replace(WELL, vanished=("gpu-1", "gpu-3")),
+            ("devices-gone", "warning", "127.0.0.1:9410"),
+        ),
     ],
 )  # fmt: skip
 def test_what_a_driver_says_of_itself(told: OwnWord, found: tuple[str, str, str]) -> None:
@@ -187,9 +191,15 @@ def test_what_a_driver_says_of_itself(told: OwnWord, found: tuple[str, str, str]
 
 
 def test_a_driver_says_all_that_is_wrong_and_in_its_words() -> None:
-    ill = replace(WELL, livez=("stuck",), readyz=("no scan", "no slices"), sample_ages={"g": 99.6})
+    ill = replace(
+        WELL,
+        livez=("stuck",),
+        readyz=("no scan", "no slices"),
+        sample_ages={"g": 99.6},
+        vanished=("gpu-1", "gpu-3"),
+    )
     said = [one.found for one in kubelet.judge_probes(ill, in_pod=True)]
-    assert said == ["stuck", "no scan; no slices", "g for 100 s"]
+    assert said == ["stuck", "no scan; no slices", "g for 100 s", "gpu-1, gpu-3"]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,18 @@ def test_a_vanished_device_is_not_ready_and_keeps_its_uuid() -> None:
     assert entry.data == {"uuid": "GPU-1"}
 
 
+def test_a_device_whose_name_another_one_has_is_not_ready_and_says_nothing_of_the_other_one() -> (
+    None
+):
+    entry = only(a_row(), replace(a_device(), uuid="GPU-2"))
+    assert ready(entry) == ("False", "Vanished")
+    (condition,) = entry.conditions or ()
+    assert condition.message == (
+        "gpu-0 is another device now (UUID GPU-2); the one that the claim was prepared with (UUID GPU-1) is not found any more"
+    )
+    assert entry.data == {"uuid": "GPU-1"}
+
+
 def test_a_device_that_no_scan_could_find_yet_counts_as_prepared() -> None:
     assert ready(only(a_row(), scanned=False)) == ("True", "Prepared")
     waiting = Inventory(unanswered=("acme",))

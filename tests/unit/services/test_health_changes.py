@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each change of a device's health is reported once, whatever its backend is."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from dra_driver.model.events import DeviceErrors, DeviceHealthChanged, DriverEvent
 from dra_driver.model.health import HEALTHY, UNCHECKED, Health, HealthStatus
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Hardware
 from dra_driver.services.health_changes import HealthChanges
 from tests.support.api_values import found_device
 
@@ -57,7 +60,7 @@ def test_another_message_is_a_change():
     assert event == DeviceHealthChanged("gpu-0", "unhealthy", "XID 48", before="unhealthy")
 
 
-NEXT_STEP = "see the log of the kernel driver (dmesg) on this node; `dra-driver devices` there names the claim that has it"
+NEXT_STEP = "see the log of the kernel driver (dmesg) on this node; `dra-driver devices` there names the claim, if one has it"
 
 
 def test_a_device_that_is_gone_is_reported_once_and_again_when_it_comes_back():
@@ -106,3 +109,166 @@ def test_a_backend_that_counts_anew_is_counted_anew():
     node = Node()
     node.reports(HEALTHY, xid_31=5)
     assert node.reports(HEALTHY, xid_31=1) == [DeviceErrors("gpu-0", "xid_31", 1)]
+
+
+X, Y = "GPU-x", "GPU-y"
+DMESG = "see the log of the kernel driver (dmesg) on this node; `dra-driver devices` there names the claim, if one has it"
+OLD_CLAIM = (
+    "a claim that was prepared under the old name cannot use it: delete its pod and the claim"
+)
+
+
+class Gpus:
+    """A node whose GPUs can change their names; `before` is what the rows of claims knew when the driver started."""
+
+    def __init__(self, **before: str) -> None:
+        self.inventory = Inventory(scanned=False)
+        self.events: list[DriverEvent] = []
+        remembered = {name.replace("_", "-"): uuid for name, uuid in before.items()}
+        self.had = {DeviceName(name): "acme" for name in remembered}
+        self.changes = HealthChanges(
+            lambda: self.inventory,
+            self.events.append,
+            remembered=lambda: {DeviceName(name): uuid for name, uuid in remembered.items()},
+        )
+
+    def are(
+        self, *uuids: str | None, health: Health = HEALTHY, **fields: Any
+    ) -> list[tuple[str, ...]]:
+        """The GPUs have the names gpu-0, gpu-1, …; None: there is none of this name. Return what is told, without empty fields at the end."""
+        names = [DeviceName(f"gpu-{index}") for index in range(len(uuids))]
+        devices = tuple(
+            replace(found_device(name, uuid, health=health), **fields)
+            for name, uuid in zip(names, uuids, strict=True)
+            if uuid is not None
+        )
+        self.had |= {device.name: "acme" for device in devices}
+        self.inventory = Inventory(devices, had=dict(self.had))
+        self.events.clear()
+        self.changes()
+        told = [event for event in self.events if isinstance(event, DeviceHealthChanged)]
+        return [
+            (one.device, one.status, one.message, *filter(None, (one.before, one.lost)))
+            for one in told
+        ]
+
+
+ANOTHER = (
+    "gpu-0",
+    "gone",
+    f"no scan finds UUID {X} any more, and gpu-0 is another device now, UUID {Y}; {DMESG}",
+)
+CALLED_GPU_0 = ("gpu-1", "renamed", f"UUID {Y} is called gpu-0 now; {OLD_CLAIM}")
+
+
+def test_a_device_whose_name_goes_to_another_one_is_gone_and_the_other_one_only_has_a_new_name():
+    gpus = Gpus()
+    gpus.are(X, Y)
+    assert gpus.are(Y) == [
+        (*ANOTHER, "healthy", X),
+        ("gpu-0", "healthy", "", X),
+        (*CALLED_GPU_0, "healthy"),
+    ]
+    assert gpus.are(Y) == []
+    # What is told of the present device does not end that the other one is gone.
+    assert gpus.are(Y, health=ILL) == [("gpu-0", "unhealthy", "XID 79", "healthy", X)]
+
+
+def test_the_same_is_told_if_no_device_was_found_in_between():
+    gpus = Gpus()
+    gpus.are(X, Y)
+    assert [told[:2] for told in gpus.are(None)] == [("gpu-0", "gone"), ("gpu-1", "gone")]
+    assert gpus.are(Y) == [
+        (*ANOTHER, "gone", X),
+        ("gpu-0", "healthy", "", X),
+        (*CALLED_GPU_0, "gone"),
+    ]
+
+
+def test_the_same_is_told_after_a_restart_of_claims_devices():
+    assert Gpus(gpu_0=X, gpu_1=Y).are(Y) == [
+        (*ANOTHER, X),
+        ("gpu-0", "healthy", "", X),
+        CALLED_GPU_0,
+    ]
+
+
+def test_a_lost_device_that_is_back_under_its_name_is_found_again():
+    gpus = Gpus()
+    gpus.are(X, Y)
+    gpus.are(Y)
+    assert gpus.are(X, Y) == [
+        (
+            "gpu-0",
+            "renamed",
+            f"UUID {Y} is called gpu-1, and gpu-0 is another device now, UUID {X}; {OLD_CLAIM}",
+            "healthy",
+        ),
+        ("gpu-0", "healthy", "", "gone"),
+        ("gpu-1", "healthy", "", "renamed"),
+    ]
+    assert [told[:2] for told in gpus.are(None, Y)] == [("gpu-0", "gone")]
+
+
+def test_a_lost_device_that_is_back_under_another_name_is_not_lost_any_more():
+    gpus = Gpus()
+    gpus.are(X, Y)
+    gpus.are(Y)
+    assert gpus.are(Y, X) == [
+        ("gpu-0", "renamed", f"UUID {X} is found again, and called gpu-1 now", "gone"),
+        ("gpu-0", "healthy", ""),
+        ("gpu-1", "healthy", "", "renamed"),
+    ]
+
+
+def test_devices_that_change_their_names_are_not_gone():
+    gpus = Gpus()
+    gpus.are(X, Y)
+    told = gpus.are(Y, X)
+    assert [one[:2] for one in told] == [
+        ("gpu-0", "renamed"),
+        ("gpu-1", "renamed"),
+        ("gpu-0", "healthy"),
+        ("gpu-1", "healthy"),
+    ]
+    assert gpus.are(Y, X) == []
+
+
+def test_a_device_that_dies_after_it_changed_its_name_is_told_once_by_its_new_name():
+    gpus = Gpus()
+    gpus.are(X, Y)
+    gpus.are(Y)
+    assert gpus.are(None) == [
+        ("gpu-0", "gone", f"no scan finds it any more (UUID {Y}); {DMESG}", "healthy", X)
+    ]
+
+
+def test_a_uuid_that_cannot_be_read_now_is_no_other_device():
+    gpus = Gpus()
+    gpus.are("")
+    assert gpus.are(X) == []
+    assert gpus.are("") == []
+    assert gpus.are(X) == []
+    assert [told[:2] for told in gpus.are(Y)] == [("gpu-0", "gone"), ("gpu-0", "healthy")]
+
+
+def test_of_two_devices_with_one_uuid_the_one_that_vanishes_is_gone():
+    gpus = Gpus()
+    gpus.are(X, X)
+    assert [told[:2] for told in gpus.are(X)] == [("gpu-1", "gone")]
+
+
+def test_a_partition_that_was_made_anew_on_the_same_slices_is_no_lost_hardware():
+    gpus, slices = Gpus(), Hardware("GPU-p", ("memory-slice-0",))
+    gpus.are("MIG-x", hardware=slices)
+    assert gpus.are("MIG-y", hardware=slices) == [("gpu-0", "healthy", "")]
+    # But on another GPU it is.
+    other = gpus.are("MIG-z", hardware=replace(slices, parent="GPU-q"))
+    assert [told[:2] for told in other] == [("gpu-0", "gone"), ("gpu-0", "healthy")]
+
+
+def test_the_errors_of_another_device_are_its_own():
+    gpus = Gpus()
+    gpus.are(X, errors={"xid_31": 2})
+    gpus.are(Y, errors={"xid_31": 2})
+    assert gpus.events[-1] == DeviceErrors("gpu-0", "xid_31", 2)

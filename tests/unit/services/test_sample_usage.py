@@ -99,6 +99,23 @@ def test_a_device_that_gives_no_value_keeps_its_last_one(node: Node) -> None:
     }
 
 
+def test_it_is_noted_when_a_device_that_a_backend_measures_was_found(node: Node) -> None:
+    """Hardware that hangs from the start gives no first sample; a backend that measures nothing gives none either."""
+    node.devices = (
+        replace(a_device("gpu-0"), backend="acme"),
+        replace(a_device("gpu-1"), backend="another"),
+    )
+    node.sampler.look()
+    node.clock.now += 500.0
+    node.sampler.look()
+    assert node.sampler.current().found == {GPU_0: 1000.0}
+    both, node.devices = node.devices, ()
+    node.sampler.look()
+    node.devices = both
+    node.sampler.look()
+    assert node.sampler.current().found == {GPU_0: 1500.0}
+
+
 @pytest.mark.parametrize(
     "error", [Temporary("no answer"), ValueError("a fault of the backend"), SystemExit("a main()")]
 )

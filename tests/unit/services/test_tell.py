@@ -189,6 +189,13 @@ def test_a_device_that_is_gone_and_is_found_again_is_two_events() -> None:
     assert leader.wrote() == [TOLD_ILL]
 
 
+def test_a_device_with_a_new_name_is_an_event() -> None:
+    leader = Leader()
+    leader.teller(DeviceHealthChanged("gpu-1", "renamed", "it is called gpu-0", before="gone"))
+    said = "device gpu-1 has another name: it is called gpu-0"
+    assert leader.wrote() == [NodeEvent("Warning", "DeviceRenamed", said)]
+
+
 def test_only_the_leader_tells_of_health_and_what_it_heard_before_too() -> None:
     leader = Leader()
     leader.teller(Leading(leads=False))

@@ -14,6 +14,7 @@ from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.events import DeviceVanished, FieldsDropped, PublicationProblem
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.names import VANISHED_TAINT as VANISHED
 from dra_driver.planning.combine import combine
 from dra_driver.services.vanished import KEPT_SECONDS, NoMemory, utc_now
 from dra_driver.testing.builders import A_DRIVER, a_claim, a_result
@@ -443,3 +444,29 @@ def test_a_record_of_an_older_driver_is_written_again_once():
     node.restarted()
     node.follow(node.step, node.looks, node.looks)
     assert node.memory.writes == 2
+
+
+def test_the_name_of_a_claims_device_is_not_published_for_other_hardware_until_the_claim_ends():
+    node = Node(0, 1)
+    node.prepared = frozenset({DeviceName("gpu-0")})
+    other = Inventory(devices(0, index=7))
+
+    def becomes() -> None:
+        node.moved = node.prepared
+        node.finds(other)()
+
+    node.follow(node.step, becomes)
+    assert node.stored() == {FIRST: spec(gone(0))}
+    assert node.kept[-1] == ("gpu-0",)
+    assert node.told(DeviceVanished)[0] == DeviceVanished("gpu-0", kept=True)
+    # After a restart too, and if nobody remembers the device, the other one is tainted.
+    node.restarted()
+    node.follow(node.looks)
+    assert node.stored() == {FIRST: spec(gone(0))}
+    node.memory.devices, node.api.slices = (), {}
+    node.restarted()
+    node.follow(node.looks)
+    assert node.taints() == {"gpu-0": [VANISHED]}
+    node.moved = node.prepared = frozenset()
+    node.follow(node.looks)
+    assert node.taints() == {"gpu-0": []}

@@ -51,6 +51,18 @@ def test_a_kept_device_that_is_back_is_told_once():
     assert health.snapshot() == (1, (told(GPU_0, ILL), told(GPU_1, HEALTHY)))
 
 
+def test_a_device_that_a_claim_has_under_a_name_of_other_hardware_is_unhealthy():
+    said = {GPU_1: "gpu-1 is another device now", GPU_2: "it is called gpu-1 now"}
+    health = HealthFeed(
+        lambda: MACHINE, POOL, age=lambda _: 0.0, clock=lambda: 1234.9, moved=lambda _: said
+    )
+    health.set_kept([GPU_1, GPU_2])
+    assert health.snapshot()[1] == (
+        told(GPU_0, ILL),
+        *(told(name, Health(HealthStatus.UNHEALTHY, said[name])) for name in (GPU_1, GPU_2)),
+    )
+
+
 def test_before_the_first_scan_there_is_nothing_to_tell():
     assert feed(Inventory(scanned=False), age=100.0).snapshot() == (0, ())
 

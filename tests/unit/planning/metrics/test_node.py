@@ -126,6 +126,14 @@ def test_values_that_are_too_old_vanish_and_only_their_age_stays() -> None:
     assert series(unmeasured, age) == series(unmeasured, name, 100.0, "own") == []
 
 
+def test_the_age_of_a_device_that_was_never_measured_begins_when_it_was_found() -> None:
+    usage = replace(sampled("gpu-0", "gpu-1"), found={DeviceName("gpu-1"): 40.0})
+    age = "dra_driver_device_sample_age_seconds"
+    unmeasured = replace(usage, samples={})
+    assert series(unmeasured, age) == [({"device": "gpu-1"}, 60.0)]
+    assert [age for _, age in series(usage, age)] == [10.0, 10.0]
+
+
 def test_only_a_device_that_nobody_has_is_not_clean() -> None:
     dirty = replace(a_device("gpu-0"), not_clean="process 4711 uses it")
     usage = NodeUsage((dirty, a_device("gpu-1")), {}, ())

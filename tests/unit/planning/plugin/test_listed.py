@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which units the kubelet may give out: never one whose hardware somebody has."""
 
+import dataclasses
 from collections.abc import Iterable
 
 import pytest
@@ -83,6 +84,16 @@ def test_what_a_container_has_stays_healthy_until_its_device_falls_ill() -> None
     busy = replace(BOTH[0], not_clean="its own container")
     assert healthy(a_resource(ONE), (busy,), row) == {"gpu-0": True}
     assert healthy(a_resource(ONE), (replace(BOTH[0], health=ILL),), row) == {"gpu-0": False}
+
+
+def test_what_a_container_has_is_unhealthy_if_its_name_is_that_of_another_device() -> None:
+    shares = tuple(a_unit("gpu-0", f"replica-{n}") for n in range(2))
+    row = a_row(shares[0])
+    devices = tuple(dataclasses.replace(one, uuid="uuid-x") for one in row.devices)
+    row = replace(row, devices=devices)
+    assert list(healthy(a_resource(*shares), BOTH, row).values()) == [False, False]
+    begun = replace(row, phase=Phase.STARTED)
+    assert list(healthy(a_resource(*shares), BOTH, begun).values()) == [True, True]
 
 
 def test_a_held_unit_is_given_to_nobody() -> None:

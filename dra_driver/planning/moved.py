@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has a claim still the hardware that it was prepared with, or has its device's name moved to other hardware?
+
+A claim names its device. After a GPU was lost and the kernel driver was loaded again without a reboot, the other GPUs may have other
+names. So the row of a Prepared claim has the UUID of its device, and that counts. A row that was made from a CDI file has none, and some
+hardware says none: then the name is all that is known.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from dra_driver.model.ids import DeviceName, PoolName
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+
+
+def is_another(device: PreparedDevice, inventory: Inventory) -> bool:
+    """Whether a device of this name is found that is not the one that the claim was prepared with."""
+    found = inventory.by_name.get(device.device)
+    return found is not None and bool(device.uuid and found.uuid) and device.uuid != found.uuid
+
+
+def moved(device: PreparedDevice, inventory: Inventory) -> str:
+    """Say which device has the name now, or which name the device has; empty if neither has changed, or if the device is only gone."""
+    another = is_another(device, inventory)
+    if not another and (device.device in inventory.by_name or inventory.may_exist(device.device)):
+        return ""
+    same = (one.name for one in inventory.devices if device.uuid and one.uuid == device.uuid)
+    name = next(same, None)
+    if not another:
+        return f"the device with UUID {device.uuid} is called {name} now" if name else ""
+    where = f"is called {name}" if name else "is not found any more"
+    return (
+        f"{device.device} is another device now (UUID {inventory.by_name[device.device].uuid}); the one that the claim was prepared with "
+        f"(UUID {device.uuid}) {where}"
+    )
+
+
+def moved_devices(
+    rows: Iterable[PreparedClaim], inventory: Inventory, pool: PoolName, boot_id: str
+) -> Mapping[DeviceName, str]:
+    """Return what `moved` says of each device of the pool that a claim owns. After a reboot a claim is prepared anew, with what its
+    device's name is then.
+    """
+    return {
+        device.device: said
+        for row in rows
+        if row.phase is Phase.PREPARED and row.boot_id == boot_id and not row.ref.of_plugin
+        for device in row.devices
+        if device.pool == pool and not device.admin_access and (said := moved(device, inventory))
+    }
+
+
+def without(inventory: Inventory, names: Iterable[DeviceName]) -> Inventory:
+    """Return the inventory without these devices."""
+    left_out = frozenset(names) & inventory.by_name.keys()
+    if not left_out:
+        return inventory
+    devices = tuple(device for device in inventory.devices if device.name not in left_out)
+    return replace(inventory, devices=devices)
