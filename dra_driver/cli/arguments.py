@@ -23,7 +23,8 @@ from dra_driver.model.exit_codes import COMMANDS, summary
 
 CLEANUP_FLAGS = {
     "--dry-run": "list what would be removed and what prevents it; change nothing",
-    "--force": "remove everything although claims are prepared, and say what breaks. Refused while the driver runs",
+    "--force": "remove everything although claims are prepared or held, and say what breaks: two pods may then use one device. "
+    "Refused while the driver runs",
     "--keep-slices": "do not delete the ResourceSlices, and do not contact the API server",
 }
 SNAPSHOT_FLAGS = {

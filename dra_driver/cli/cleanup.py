@@ -8,8 +8,25 @@ from dra_driver.cli.settings import settings_from
 from dra_driver.config.settings import Settings
 from dra_driver.daemon.offline import cleanup_parts
 from dra_driver.model.exit_codes import DONE, NOT_DONE, REFUSED
-from dra_driver.services.cleanup import FORCED, CleanupParts, Survey, clean, survey
+from dra_driver.services.cleanup import (
+    FORCED,
+    FORCED_HELD,
+    CleanupParts,
+    Survey,
+    clean,
+    names_of,
+    survey,
+)
 
+_END_PODS = (
+    "drain the node or delete these pods, so that the driver unprepares the claims, then try again; if the driver is gone from this "
+    "node, install it again first (`helm rollback`), because only a running driver can unprepare them"
+)
+_END_CONTAINERS = (
+    "a held claim needs no driver: end what still runs of the pod that is named (`crictl ps`, then `crictl stop CONTAINER`; or reboot "
+    "the node), then try again. If no pod is named, a driver that runs here again (`helm rollback`) asks which pods used it. If you "
+    "know that nothing uses the devices, say so with `dra-driver release NAMESPACE/NAME`"
+)
 _UNTOUCHED = (
     "DeviceClasses and ResourceClaims (`kubectl delete -f`, or `helm uninstall`)",
     "the kubelet's own state, and the ResourceSlices of other nodes and other drivers",
@@ -25,6 +42,7 @@ def run(chosen: argparse.Namespace) -> int:
             _list(found)
         if not _may_remove(found, force=chosen.force):
             return REFUSED
+        _say_unused(found)
         if chosen.dry_run:
             return _slices_unknown(settings, found)
         return max(_remove(parts, found), _slices_unknown(settings, found))
@@ -44,13 +62,23 @@ def _may_remove(found: Survey, *, force: bool) -> bool:
         render.error(f"{'forced' if force else 'refused'}: {sentence}")
     if not found.used:
         return True
-    for consequence in FORCED:
+    may_be_held = bool(found.in_doubt or found.claims_unknown)
+    for consequence in (*FORCED, *([FORCED_HELD] if may_be_held else [])):
         render.error(f"--force breaks: {consequence}" if not force else f"broken: {consequence}")
     if not force:
-        render.error(
-            "drain the node or delete these pods, so that the driver unprepares the claims, then try again"
-        )
+        if found.needed or found.pod_devices or not found.in_doubt:
+            render.error(_END_PODS)
+        if found.in_doubt:
+            render.error(_END_CONTAINERS)
     return force
+
+
+def _say_unused(found: Survey) -> None:
+    for claim in found.unused:
+        render.line(
+            f"held claim {claim.ref} does not count: nothing uses {names_of(claim)} any more; what the driver has set up there "
+            f"is not undone"
+        )
 
 
 def _list(found: Survey) -> None:

@@ -261,4 +261,25 @@ def cleanup_parts(settings: Settings, *, keep_slices: bool) -> Iterator[CleanupP
     # answer names, so it passes a function that returns "".
     held = PodResources(settings.kubelet.pod_resources_socket, kubelet_version=str)
     with opened:
-        yield CleanupParts(place, files, kube, held, keep_slices, lambda: kube().own_node())
+        yield CleanupParts(
+            place,
+            files,
+            kube,
+            held,
+            _proof(settings),
+            keep_slices,
+            lambda: kube().own_node(),
+        )
+
+
+def _proof(settings: Settings) -> Callable[[PreparedClaim], str]:
+    """Return the function that says why the devices of a held claim cannot be released; "" if it is proved that nothing uses them."""
+    cgroups = pod_cgroups(settings)
+
+    def why(row: PreparedClaim) -> str:
+        if settings.release_proof == "unprepare":
+            return ""  # the kubelet has unprepared it, or it would not be held
+        boot_id = read_boot_id(settings.node.boot_id_file)
+        return still_used(row, cgroups.presence(row.users.pods or ()), boot_id=boot_id)
+
+    return why

@@ -80,7 +80,7 @@ COMMANDS = {
     "cleanup": {
         DONE: "nothing of the driver is left (with --dry-run: nothing prevents the removal)",
         NOT_DONE: "something is left",
-        REFUSED: "refused: a driver runs, a claim is prepared, or the state cannot be read",
+        REFUSED: "refused: a driver runs, a claim is prepared or held, or the state cannot be read",
     },
     "hardware": {
         DONE: "a signal ended the process; with --probe or --let-go: it answered",

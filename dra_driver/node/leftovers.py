@@ -175,7 +175,7 @@ class NodeFiles(Struct, frozen=True):
         foreign = rf"{foreign}|\.{foreign}\..*{re.escape(TEMPORARY_SUFFIX)}"
         return _matching(
             self.state_file.parent,
-            rf"{name}{companion}|{name}\.damaged-\d+{companion}|{foreign}",
+            rf"{name}{companion}|{name}\.damaged-\d+{companion}|{name}\.new(?:-\d+)?{companion}|{foreign}",
         )
 
     def _lock_files(self) -> list[Path]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the held rows of a state file that was set aside because of one damaged row.
+"""Read the held rows of a state file that is about to be set aside because of one damaged row.
 
 The driver can find Prepared claims without the row: they have CDI files, the kubelet lists them, and the API server has them. But
 only the row shows that a device is held: the API server and the kubelet have forgotten its pod, whose containers may still run. So
@@ -13,10 +13,14 @@ from pathlib import Path
 
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.rows import DamagedRow, columns_of, load_claim
+from dra_driver.node.sqlite_errors import is_damage
 
 
 def held_rows(path: Path) -> tuple[PreparedClaim, ...]:
-    """Return the held rows that are as they were written. Empty for a file of an older driver, which has no held rows."""
+    """Return the held rows that are as they were written. Empty for a file of an older driver, which has no held rows.
+
+    Raises sqlite3.Error if the file cannot be read now: then it must stay where it is, for the next start.
+    """
     found: list[PreparedClaim] = []
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
@@ -26,6 +30,8 @@ def held_rows(path: Path) -> tuple[PreparedClaim, ...]:
                     found.append(load_claim(row))
                 except DamagedRow:
                     continue
-    except sqlite3.Error:
+    except sqlite3.Error as error:
+        if not is_damage(error, path):
+            raise
         return ()
     return tuple(found)

@@ -121,7 +121,8 @@ def check_reader(db: sqlite3.Connection, path: Path) -> None:
     if needed > SCHEMA:
         raise Fatal(
             f"state file {path} needs a driver that reads schema {needed}, this one reads {SCHEMA}; nothing was changed: "
-            f"install the newer driver again, or drain the node and run `dra-driver cleanup --force` on it"
+            f"install the newer driver again; or drain the node, reboot it, and run `dra-driver cleanup --force` on it (without the "
+            f"reboot, containers that still run would share their devices with the next pods)"
         )
 
 

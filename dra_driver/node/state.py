@@ -11,25 +11,29 @@ Rules of this file:
 * The table `owners` has one row for each (pool, device, share). SQLite itself refuses a second owner, an owner of a share beside an
   owner of the whole device, and owners of different devices that are the same hardware (`dra_driver.node.transaction`).
 * A kubelet's call takes the same time for one prepared claim and for 1000, because it reads all rows by key.
-* A damaged file is set aside together with its -wal and -shm, and never deleted. `StateStore.quarantined` is its new path.
+* A damaged file is set aside together with its -wal and -shm, and never deleted. `StateStore.quarantined` is its new path. Its place
+  is taken by a file that has the rows which are kept, so that no crash loses them (`dra_driver.node.successor`).
 """
 
 import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from dra_driver.errors import DriverError, Fatal, Permanent, Temporary
+from dra_driver.errors import DriverError, Fatal, Permanent
 from dra_driver.model.state import PreparedClaim
-from dra_driver.node.files import never, translated
+from dra_driver.node.files import never
 from dra_driver.node.guard_file import is_of_earlier_boot, note_boot, open_guard
 from dra_driver.node.private import close_files
 from dra_driver.node.rows import DamagedRow, columns_of, damaged
 from dra_driver.node.salvage import held_rows
 from dra_driver.node.schema import SCHEMA, check_reader, migrate, triggers_of, version_of
+from dra_driver.node.sqlite_errors import driver_error, is_damage
+from dra_driver.node.successor import FAILPOINTS as SUCCESSOR_FAILPOINTS
+from dra_driver.node.successor import successor_of, take_place, write_successor
 from dra_driver.node.transaction import StateTransaction
 from dra_driver.node.wal import LogSeen, check_log, look_at_log
 
@@ -50,19 +54,7 @@ COMMITS = (
 _MAY_BE_LOST_WITH_THE_BOOT = ("prepared",)
 FAILPOINTS = (
     *(f"commit.{name}.{when}" for name in COMMITS for when in ("before", "after")),
-    "rename.damaged.before",
-    "rename.damaged.after",
-)
-
-# SQLite's result codes, by who must act.
-_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-_PASSING = (
-    *_LOCKED,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_INTERRUPT,
+    *SUCCESSOR_FAILPOINTS,
 )
 
 
@@ -95,8 +87,9 @@ class StateStore:
             if alone:
                 note_boot(self._guard, boot_id)
             fcntl.flock(self._guard, fcntl.LOCK_SH)
-        except BaseException:
+        except BaseException as error:
             os.close(self._guard)
+            self._name_damage(error)
             raise
 
     @contextmanager
@@ -126,6 +119,13 @@ class StateStore:
             self._db.close()
             os.close(self._guard)
 
+    def _name_damage(self, error: BaseException) -> None:
+        """Say that a file was set aside: the next start finds the new one in its place, and cannot say it."""
+        if self.quarantined is not None and isinstance(error, DriverError):
+            error.args = (
+                f"{error}. Before this, the damaged state file was set aside as {self.quarantined}",
+            )
+
     @contextmanager
     def _synchronous(self, commit: str) -> Iterator[None]:
         # A rollback journal that was not forced to the disk can damage the file itself.
@@ -143,21 +143,31 @@ class StateStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise _driver_error(error, self.path, self._busy_seconds) from error
+            raise driver_error(error, self.path, self._busy_seconds) from error
 
     def _open(self, *, alone: bool) -> sqlite3.Connection:
         with self._translated():
+            self._finish_replacing()  # an earlier start may have ended in the middle of it
             try:
                 return self._connect(alone=alone)
+            except DamagedRow:
+                self._condemn(held_rows(self.path))
             except sqlite3.DatabaseError as error:
-                if not _is_damage(error, self.path):
+                if not is_damage(error, self.path):
                     raise
-                self.quarantined = aside = _set_aside(self.path, self._guard, self._point)
-                believed = held_rows(aside) if isinstance(error, DamagedRow) else ()
-            db = self._connect(alone=alone)
-            for row in believed:
-                StateTransaction(db, self.boot_id).start(row)
-            return db
+            self._finish_replacing()
+            return self._connect(alone=alone)
+
+    def _condemn(self, kept: Collection[PreparedClaim] = ()) -> None:
+        """Decide that the damaged file is replaced. Nothing is renamed yet."""
+        _get_alone(self.path, self._guard)
+        write_successor(self.path, kept, point=self._point)
+
+    def _finish_replacing(self) -> None:
+        ready = successor_of(self.path)
+        if ready is not None:
+            _get_alone(self.path, self._guard)
+            self.quarantined = take_place(self.path, ready, point=self._point)
 
     def _connect(self, *, alone: bool) -> sqlite3.Connection:
         close_files(self.path)
@@ -178,9 +188,12 @@ class StateStore:
                 _check_log(db, self.path, seen)
             _check(db)
             migrate(db)
-        except BaseException:
-            db.close()
-            raise
+        except BaseException as error:
+            with closing(db):
+                # To close it takes the log up and removes it. The file is an older state then, and nobody sees the damage any more.
+                if _is_beyond_rows(error, self.path):
+                    self._condemn()
+                raise
         return db
 
 
@@ -190,12 +203,15 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
     Raises DriverError if the file cannot be read, also if only newer drivers may read it.
     """
     try:
-        if not path.exists():
-            return ()
+        is_there = path.exists()
     except PermissionError as error:
         raise Permanent(
             f"cannot look at state file {path}: permission denied; it is root's alone, so run this command as root"
         ) from error
+    ready = successor_of(path)  # the driver's next start begins with it
+    if not is_there and ready is None:
+        return ()
+    path = ready or path
     try:
         # "rw" makes no new file, but allows writes: SQLite needs them for commits that a killed process left in the -wal.
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
@@ -203,7 +219,14 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
             _check(db)
             return _every_claim(db) if version_of(db) else ()
     except sqlite3.Error as error:
-        raise _driver_error(error, path, BUSY_SECONDS) from error
+        raise driver_error(error, path, BUSY_SECONDS) from error
+
+
+def _is_beyond_rows(error: BaseException, path: Path) -> bool:
+    """Whether pages or the log are damaged, and not only one row."""
+    if isinstance(error, DamagedRow) or not isinstance(error, sqlite3.DatabaseError):
+        return False
+    return is_damage(error, path)
 
 
 def _check(db: sqlite3.Connection) -> None:
@@ -239,63 +262,11 @@ def _check_log(db: sqlite3.Connection, path: Path, seen: LogSeen) -> None:
     check_log(path, seen, taken=max(taken, 0), page_bytes=page_bytes)
 
 
-def _set_aside(path: Path, guard: int, point: Callable[[str], None] = never) -> Path:
-    """Rename the damaged file and its companions. Returns the new name."""
+def _get_alone(path: Path, guard: int) -> None:
+    """Take the exclusive lock on the guard: only then may the state file be renamed."""
     try:
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise Fatal(
             f"state file {path} is damaged and another driver process has it open; end that process first"
         ) from error
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    try:
-        for suffix in ("-wal", "-shm", ""):
-            companion = path.with_name(path.name + suffix)
-            if companion.exists():
-                point("rename.damaged.before")
-                companion.replace(aside.with_name(aside.name + suffix))
-                point("rename.damaged.after")
-        fcntl.flock(guard, fcntl.LOCK_SH)
-    except OSError as error:
-        raise translated(error, f"cannot set the damaged state file {path} aside") from error
-    return aside
-
-
-def _is_damage(error: sqlite3.Error, path: Path) -> bool:
-    """Whether the file itself is damaged. If not, another process, the disk or the directory is the reason of the error."""
-    if _code(error) in _REFUSED:
-        # A damaged header may say that only newer SQLite libraries may write. Then SQLite opens the file read-only.
-        plainly = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY
-        return plainly and os.access(path, os.W_OK)
-    return _code(error) not in _PASSING
-
-
-def _code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code; 0 for an error of the Python module itself."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _driver_error(error: sqlite3.Error, path: Path, busy_seconds: float) -> DriverError:
-    code = _code(error)
-    if code in _LOCKED:
-        return Temporary(
-            f"state file {path} is locked by another process for longer than {busy_seconds:g} s; `fuser {path}` names it"
-        )
-    if code == sqlite3.SQLITE_FULL:
-        return Temporary(
-            f"cannot write state file {path}: {error}; free space on its disk, the kubelet tries again"
-        )
-    if (
-        code == sqlite3.SQLITE_IOERR
-    ):  # SQLite calls it so too if the disk is full for its index of the log
-        return Temporary(
-            f"cannot read or write state file {path}: {error}; free space on its disk if it is full, else look for its errors "
-            f"in the kernel's log (`dmesg`); the kubelet tries again"
-        )
-    if code in _REFUSED:
-        return Permanent(f"cannot write state file {path}: {error}; its directory must be writable")
-    return Permanent(
-        f"state file {path}: {error}; restart the driver, which sets a damaged file aside and rebuilds it"
-    )

@@ -72,10 +72,7 @@ class StateTransaction:
             lease = leases.get((key.device, key.share))
             try:
                 if key not in kept:
-                    self._db.execute(
-                        "INSERT INTO owners (pool, device, share, claim_uid) VALUES (?, ?, ?, ?)",
-                        (key.pool, key.device, key.share, claim.ref.uid),
-                    )
+                    self._db.execute(_OWN, (key.pool, key.device, key.share, claim.ref.uid))
                 if lease is not None:
                     self._occupy_leased(key, lease)
             except sqlite3.IntegrityError as error:
@@ -83,6 +80,24 @@ class StateTransaction:
                 raise Permanent(
                     f"device {key} of claim {claim.ref} is owned by claim {owner}"
                 ) from error
+        self._insert(claim)
+
+    def restore(self, claim: PreparedClaim) -> None:
+        """Write the row of a held claim into a new state file. Raises sqlite3.IntegrityError if another claim owns one of its devices.
+
+        Unlike `start`, it keeps two claims that own the same hardware (`_occupy`): both may be in use.
+        """
+        leases = {(lease.device, lease.share_id): lease for lease in claim.leases or ()}
+        for key in claim.owned:
+            owner = (key.pool, key.device, key.share, claim.ref.uid)
+            self._db.execute(_OWN, owner)
+            lease = leases.get((key.device, key.share))
+            if lease is not None and lease.parent:
+                for piece in Hardware(lease.parent, lease.parts).pieces:
+                    self._occupy_too(owner, piece)
+        self._insert(claim)
+
+    def _insert(self, claim: PreparedClaim) -> None:
         # Name the columns: a newer driver may have added others.
         self._db.execute(
             f"INSERT INTO claims ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608  a constant
@@ -252,12 +267,15 @@ class StateTransaction:
             (pool,),
         ).fetchall()
         for *row, parent, part in wanted:
-            # The trigger that refuses an overlap watches inserts only, not updates.
-            self._db.execute(_OCCUPY, (*row, _NOWHERE, ""))
-            self._db.execute(
-                "UPDATE occupied SET parent = ?, part = ? WHERE parent = ?",
-                (parent, part, _NOWHERE),
-            )
+            self._occupy_too(row, (parent, part))
+
+    def _occupy_too(self, owner: Sequence[str], piece: Piece) -> None:
+        """Write that an owner (pool, device, share, claim) occupies a piece of hardware, also if another one does."""
+        # The trigger that refuses an overlap watches inserts only, not updates.
+        self._db.execute(_OCCUPY, (*owner, _NOWHERE, ""))
+        self._db.execute(
+            "UPDATE occupied SET parent = ?, part = ? WHERE parent = ?", (*piece, _NOWHERE)
+        )
 
     def _occupy_leased(self, key: DeviceKey, lease: Lease) -> None:
         """Write what a lease occupies. `hardware` may have something else: another process may have scanned other hardware since, or not
@@ -341,6 +359,7 @@ class StateTransaction:
 # A claim asks once for each of its leases, and finds its own row each time. The text of hundreds of leases takes milliseconds to read.
 _loaded = lru_cache(maxsize=8)(load_claim)
 _NOWHERE = "\x00"  # the parent of no hardware
+_OWN = "INSERT INTO owners (pool, device, share, claim_uid) VALUES (?, ?, ?, ?)"
 _OCCUPY = (
     "INSERT INTO occupied (pool, device, share, claim_uid, parent, part) VALUES (?, ?, ?, ?, ?, ?)"
 )

@@ -7,16 +7,21 @@ started again.
 
 A cleanup never runs beside a running driver: the driver would write slices and sockets again, and go on writing into removed
 files. If claims are prepared, a cleanup runs only if the admin accepts the consequences (`FORCED`).
+
+A held claim is needed by no pod any more, and only its devices may still be in use. So it counts until the proof of `dra-driver
+release` is there: an admin's word, another boot, or pods without processes. No driver has to run for that.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec import Struct
 
 from dra_driver.errors import DriverError
 from dra_driver.kube.base import KubeApi, NodeApi
+from dra_driver.model.ids import ClaimUid
 from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.model.names import DEVICES_READY_CONDITION
 from dra_driver.model.own_node import OwnNode
@@ -30,7 +35,10 @@ FORCED = (
     "such a pod stays in Terminating when it is deleted, until a driver of this name runs on this node again",
     "a driver that starts here again does not know who owns these devices until its first sweep; until then a second pod may get one",
 )
-
+FORCED_HELD = (
+    "no driver ever learns of a held claim again: if containers that used its devices still run, the next pod gets the same devices, "
+    "and two pods use one device"
+)
 
 _NOTHING = OwnNode(uid="")
 _ON_NODE = (LeftoverKind.LABELS, LeftoverKind.CONDITION)
@@ -59,18 +67,24 @@ class Files(Protocol):
 
 
 class CleanupParts(Struct, frozen=True):
-    """What a cleanup needs. `kube` and `node` make the client of the API server, or raise DriverError."""
+    """What a cleanup needs. `kube` and `node` make the client of the API server, or raise DriverError. `still_used` returns why the
+    devices of a held claim cannot be released, or an empty text, or raises DriverError.
+    """
 
     place: NodePlace
     files: Files
     kube: Callable[[], KubeApi]
     pod_devices: AskPodDevices
+    still_used: Callable[[PreparedClaim], str]
     keep_slices: bool = False
     node: Callable[[], NodeApi] | None = None
 
 
 class Survey(Struct, frozen=True):
-    """What the survey found. `claims_unknown` and `slices_unknown` are the errors if claims or slices could not be read, or empty."""
+    """What the survey found. `claims_unknown` and `slices_unknown` are the errors if claims or slices could not be read, or empty.
+
+    `held` says for each held claim why its devices may still be in use; an empty text if it is proved that they are not.
+    """
 
     at_work: tuple[str, ...]
     claims: tuple[PreparedClaim, ...]
@@ -81,6 +95,7 @@ class Survey(Struct, frozen=True):
     slices_unknown: str
     others: tuple[Others, ...]
     own_node: OwnNode = _NOTHING
+    held: Mapping[ClaimUid, str] = MappingProxyType({})
 
     @property
     def leftovers(self) -> tuple[Leftover, ...]:
@@ -105,12 +120,33 @@ class Survey(Struct, frozen=True):
         """Why a pod may still need what a cleanup would remove, one sentence each. `--force` overrides these reasons."""
         return (
             *([self.claims_unknown] if self.claims_unknown else []),
-            *(_prepared(claim) for claim in self.claims),
+            *(self._counts(claim) for claim in self.claims if self.held.get(claim.ref.uid) != ""),
             *(
                 f"the kubelet says that a pod uses device {device.device} through claim {device.namespace}/{device.claim_name}"
                 for device in self.pod_devices
             ),
         )
+
+    @property
+    def unused(self) -> tuple[PreparedClaim, ...]:
+        """The held claims that do not count: it is proved that no process uses their devices."""
+        return tuple(claim for claim in self.claims if self.held.get(claim.ref.uid) == "")
+
+    @property
+    def needed(self) -> tuple[PreparedClaim, ...]:
+        """The claims that only a running driver can release, after their pods have ended."""
+        return tuple(claim for claim in self.claims if claim.held is None)
+
+    @property
+    def in_doubt(self) -> tuple[PreparedClaim, ...]:
+        """The held claims whose devices may still be in use."""
+        return tuple(claim for claim in self.claims if self.held.get(claim.ref.uid))
+
+    def _counts(self, claim: PreparedClaim) -> str:
+        if claim.held is None:
+            return f"claim {claim.ref} is {claim.phase.value} with {names_of(claim)}"
+        why = self.held[claim.ref.uid]
+        return f"claim {claim.ref} is held since {claim.held.since} with {names_of(claim)}: {why}"
 
 
 class Outcome(Struct, frozen=True):
@@ -130,16 +166,20 @@ def survey(parts: CleanupParts) -> Survey:
     except DriverError as error:
         claims_unknown = f"which claims are prepared is not known: {error}"
     slices, slices_unknown = _slices(parts)
+    held = {claim.ref.uid: _in_use(parts, claim) for claim in claims if claim.held is not None}
+    # If the kubelet names a claim whose row does not count, the pod counts.
+    counting = tuple(claim for claim in claims if held.get(claim.ref.uid) != "")
     return Survey(
         at_work=parts.files.at_work(),
         claims=claims,
         claims_unknown=claims_unknown,
-        pod_devices=_pod_devices(parts, claims),
+        pod_devices=_pod_devices(parts, counting),
         files=parts.files.leftovers(),
         slices=slices,
         slices_unknown=slices_unknown,
         others=parts.files.others(),
         own_node=_own_node(parts),
+        held=held,
     )
 
 
@@ -156,6 +196,13 @@ def clean(parts: CleanupParts, found: Survey) -> Iterator[Outcome]:
                     yield Outcome(leftover, parts.files.remove(leftover))
             except DriverError as error:
                 yield Outcome(leftover, str(error), failed=True)
+
+
+def _in_use(parts: CleanupParts, claim: PreparedClaim) -> str:
+    try:
+        return parts.still_used(claim)
+    except DriverError as error:
+        return str(error)
 
 
 def _slices(parts: CleanupParts) -> tuple[tuple[StoredSlice, ...], str]:
@@ -192,7 +239,7 @@ def _delete(parts: CleanupParts, found: Survey, leftover: Leftover) -> Outcome:
 
 
 def _pod_devices(parts: CleanupParts, claims: tuple[PreparedClaim, ...]) -> tuple[PodDevice, ...]:
-    """Return the devices that the kubelet lists for claims without a row in the state."""
+    """Return the devices that the kubelet lists for claims other than these."""
     found = parts.pod_devices()
     if isinstance(found, Unknown):
         return ()
@@ -210,6 +257,6 @@ def _pod_devices(parts: CleanupParts, claims: tuple[PreparedClaim, ...]) -> tupl
     )
 
 
-def _prepared(claim: PreparedClaim) -> str:
-    devices = ", ".join(device.device for device in claim.devices) or "no device"
-    return f"claim {claim.ref} is {claim.phase.value} with {devices}"
+def names_of(claim: PreparedClaim) -> str:
+    """Return the names of the claim's devices, for a sentence."""
+    return ", ".join(device.device for device in claim.devices) or "no device"

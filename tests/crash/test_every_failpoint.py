@@ -7,7 +7,8 @@ Afterwards the kubelet does what a kubelet does, it tries again, and everything 
 """
 
 import signal
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ UNPREPARING = (
 
 def story_of(failpoint: str) -> str:
     subject = failpoint.split(".")[1]
-    if subject == "damaged":
+    if subject in ("ready", "damaged", "successor"):
         return "damage"
     if subject == "published":
         return "publish"
@@ -298,6 +299,42 @@ def test_a_crash_while_setting_a_damaged_state_aside_loses_no_device(
     node.kubelet.restart()
     node.register()
     assert node.kubelet.prepare(DRIVER, [claim], pod="default/running") == before
+
+
+@pytest.mark.parametrize(
+    "failpoint", [point for point in FAILPOINTS if story_of(point) == "damage"]
+)
+def test_a_crash_while_setting_a_damaged_row_aside_lets_go_of_no_held_device(
+    node: Stage, failpoint: str, tmp_path: Path
+) -> None:
+    """The pod is forgotten by the API server and the kubelet, and its containers run on: only the row knows."""
+    claim, other = node.claim("one", ["gpu-0"]), node.claim("two", ["gpu-1"])
+    node.start_registered()
+    node.kubelet.prepare(DRIVER, [claim], pod="default/pod")
+    node.kubelet.prepare(DRIVER, [other], pod="default/other")
+    old = node.kubelet.force_delete("default/pod")
+    node.api.remove("resourceclaims", "one")
+    node.kubelet.reconcile(DRIVER)
+    node.stop()
+    with closing(sqlite3.connect(node.state_file)) as db, db:
+        db.execute(
+            "UPDATE claims SET devices = replace(devices, 'gpu-1', 'gpu-5') WHERE name = 'two'"
+        )
+
+    node.start(die_at=failpoint, report=tmp_path / "report")
+    died(node, failpoint, tmp_path / "report")
+
+    node.start_registered()
+    wait_for(lambda: len(node.owners()) == 2, "the other claim, taken up again")
+    assert node.owners() == {"gpu-0": claim.uid, "gpu-1": other.uid}
+    reported = '"event": "state_file_damaged"' in node.log()
+    assert reported is (failpoint != "rename.successor.after")  # the next start cannot see it then
+    rival = node.claim("three", ["gpu-0"])
+    with pytest.raises(KubeletError, match="is held since"):
+        node.kubelet.prepare(DRIVER, [rival], pod="default/next")
+    node.kubelet.end_containers(old)
+    node.kubelet.prepare(DRIVER, [rival], pod="default/next")
+    assert node.owners() == {"gpu-0": rival.uid, "gpu-1": other.uid}
 
 
 @pytest.mark.program

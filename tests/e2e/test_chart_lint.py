@@ -592,6 +592,9 @@ def test_cleanup_runs_instead_of_the_driver_with_the_same_rights(render: Render)
     assert main["securityContext"] == container(driver)["securityContext"]
     assert spec["serviceAccountName"] == "dra-driver"
     assert "volumeMounts" not in spec["containers"][0]
+    # Whether the pods of a held claim have ended is read from the node's cgroups.
+    assert "/host/sys/fs/cgroup" in [mount["mountPath"] for mount in main["volumeMounts"]]
+    assert "cgroups" in [volume["name"] for volume in spec["volumes"]]
     forced = daemonset(render(values="cleanup: {enabled: true, force: true}"))
     assert forced["spec"]["template"]["spec"]["initContainers"][0]["args"] == ["cleanup", "--force"]
     # A selector is for ever, and one DaemonSet must not take the pods of the other.

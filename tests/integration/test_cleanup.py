@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dra_driver.model.ids import ClaimUid
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, NODE, Stage, wait_for
 from tests.support import starting
+from tests.support.invariants import read_state
 
 CLEAN, LEFT, REFUSED = 0, 1, 4
 SELECTOR = f"spec.driver={DRIVER},spec.nodeName={NODE}"
@@ -127,6 +129,31 @@ def test_force_says_what_it_breaks_and_does_it(node: Stage) -> None:
     # What was said is so: a driver that starts here finds the owner by asking, not by remembering.
     ran(node)
     wait_for(lambda: node.owners() == {"gpu-0": claim.uid}, "the claim, taken up by the sweep")
+
+
+def is_asked_for(node: Stage, uid: ClaimUid) -> bool:
+    """Whether the claim is held, and the driver knows all pods that used it."""
+    row = read_state(node.state_file)[0].get(uid)
+    return row is not None and row.held is not None and not row.held.unasked
+
+
+def test_a_held_claim_ends_with_its_containers_and_without_a_driver(node: Stage) -> None:
+    ran(node)
+    claim = node.claim("one", ["gpu-0"])
+    node.kubelet.prepare(DRIVER, [claim], pod="default/pod")
+    pod = node.kubelet.force_delete("default/pod")
+    node.api.remove("resourceclaims", "one")
+    node.kubelet.reconcile(DRIVER)
+    wait_for(lambda: is_asked_for(node, claim.uid), "the API server, asked for the pods")
+    assert node.stop() == 0
+    done = Done(node)
+    assert done.code == REFUSED
+    assert f"claim default/one (uid {claim.uid}) is held since" in done.errors[0]
+    assert f"pod {pod} still runs" in done.errors[0]
+    assert "`crictl stop CONTAINER`" in done.errors[-1]
+    node.kubelet.end_containers(pod)
+    assert Done(node).code == CLEAN
+    assert disk(node) == set()
 
 
 def test_a_pod_of_a_lost_state_is_not_overlooked(node: Stage) -> None:

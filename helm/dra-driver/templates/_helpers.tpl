@@ -186,7 +186,7 @@ true
 {{- if and .Values.cleanup.enabled (not .Values.cleanup.force) -}}
 {{- $used := include "dra-driver.claimsInUse" . -}}
 {{- if $used -}}
-{{- fail (printf "Pods still use devices of %s, by the claims %s. Only the running driver can release them: delete these pods first, then try again. cleanup.force=true goes on all the same; those pods lose their devices and cannot end." .Values.driverName $used) -}}
+{{- fail (printf "Pods still use devices of %s, by the claims %s. Only the running driver can release them: delete these pods first, then try again. cleanup.force=true goes on all the same; those pods lose their devices and cannot end, and another pod can get a device that one of them still uses." .Values.driverName $used) -}}
 {{- end -}}
 {{- end -}}
 {{- range $key, $_ := .Values.backend.options -}}

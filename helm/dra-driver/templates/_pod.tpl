@@ -68,6 +68,36 @@ seLinuxOptions:
                 fieldPath: metadata.namespace
 {{- end -}}
 
+{{- /* How it is proved that a pod which used a device has no process left: of the driver, and of a cleanup for held claims. */ -}}
+{{- define "dra-driver.proofEnv" -}}
+- name: DRA_DRIVER_RELEASE_PROOF
+  value: {{ .Values.releaseProof | quote }}
+{{- if eq .Values.releaseProof "cgroups" }}
+- name: DRA_DRIVER_CGROUP_ROOT
+  value: /host/sys/fs/cgroup
+{{- end }}
+{{- end -}}
+
+{{- define "dra-driver.proofMounts" -}}
+{{- if eq .Values.releaseProof "cgroups" -}}
+- name: cgroups  # whether a pod that used a device still has a process; the container's own /sys/fs/cgroup shows no other pod
+  mountPath: /host/sys/fs/cgroup
+  readOnly: true
+  {{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}
+  recursiveReadOnly: IfPossible  # cgroup v1 is many mounts
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "dra-driver.proofVolumes" -}}
+{{- if eq .Values.releaseProof "cgroups" -}}
+- name: cgroups
+  hostPath:
+    path: {{ .Values.cgroupDir }}
+    type: Directory
+{{- end }}
+{{- end -}}
+
 {{- define "dra-driver.env" -}}
 - name: NODE_NAME
   valueFrom:

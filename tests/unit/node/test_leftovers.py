@@ -55,6 +55,8 @@ OURS = {
         "plugin/state.db.damaged-1",
         "plugin/state.db.damaged-1-wal",
         "plugin/state.db.damaged-12",
+        "plugin/state.db.new",
+        "plugin/state.db.new-1",
     ),
     LeftoverKind.LOCK: (
         "plugin/locks/claim-1.lock",

@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from dra_driver.model.ids import DeviceName
@@ -63,9 +64,13 @@ def test_nothing_is_kept_of_a_file_whose_pages_are_damaged(tmp_path: Path) -> No
 def test_a_file_that_cannot_be_read_holds_nothing(tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(b"\xff" * 5000)
     assert held_rows(tmp_path / "noise") == ()
-    assert held_rows(tmp_path / "absent") == ()
     write(tmp_path / "state.db", replace(row("one", "gpu-0"), held=None))
     assert held_rows(tmp_path / "state.db") == ()
+
+
+def test_a_file_that_cannot_be_read_now_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        held_rows(tmp_path / "absent")
 
 
 def test_a_trigger_that_is_not_as_it_was_written_is_damage(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state file: what a commit means, and what becomes of a file that is damaged, old, new or busy."""
 
-import os
-import re
 import resource
 import signal
 import sqlite3
@@ -17,7 +15,6 @@ from msgspec.structs import replace
 from dra_driver.errors import Fatal, Permanent, Temporary
 from dra_driver.model.ids import DeviceKey, DeviceName, PoolName, ShareId
 from dra_driver.model.state import Held, NodeState, Phase, PreparedClaim, PreparedDevice, Users
-from dra_driver.node import state as state_file
 from dra_driver.node.schema import SCHEMA
 from dra_driver.node.state import COMMITS, FAILPOINTS, StateStore
 from dra_driver.testing.builders import A_POOL, a_pod, a_ref
@@ -357,38 +354,6 @@ def test_a_damaged_file_is_set_aside_whole_and_a_new_one_begun(path: Path, damag
             assert all_rows(store) == ()
             start(store, a_row())
         assert aside.read_bytes() == damaged
-
-
-def guard_of(path: Path) -> int:
-    path.parent.mkdir(exist_ok=True)
-    return os.open(path.with_name("state.db.guard"), os.O_RDWR | os.O_CREAT)
-
-
-def test_the_companions_of_a_damaged_file_go_with_it(path: Path) -> None:
-    guard = guard_of(path)
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(f"state.db{suffix}").write_text(suffix)
-    assert state_file._set_aside(path, guard) == path.with_name("state.db.damaged-1")
-    os.close(guard)
-    assert {found.name: found.read_text() for found in path.parent.iterdir()} == {
-        "state.db.guard": "",
-        "state.db.damaged-1": "",
-        "state.db.damaged-1-wal": "-wal",
-        "state.db.damaged-1-shm": "-shm",
-    }
-
-
-def test_a_damaged_file_that_cannot_be_renamed_is_named(path: Path) -> None:
-    guard = guard_of(path)
-    path.write_text("damaged")
-    path.with_name("state.db-wal").write_text("wal")
-    path.with_name("state.db.damaged-1-wal").mkdir()
-    with pytest.raises(
-        Permanent, match=re.escape(f"cannot set the damaged state file {path} aside: ")
-    ):
-        state_file._set_aside(path, guard)
-    os.close(guard)
-    assert path.read_text() == "damaged"
 
 
 def test_a_full_disk_is_temporary_and_undoes_the_transaction(path: Path) -> None:

@@ -469,7 +469,8 @@ def test_a_file_for_newer_drivers_only_is_refused_and_not_harmed(
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     message = (
         f"state file {path} needs a driver that reads schema 5, this one reads 4; nothing was changed: install the newer "
-        f"driver again, or drain the node and run `dra-driver cleanup --force` on it"
+        f"driver again; or drain the node, reboot it, and run `dra-driver cleanup --force` on it (without the reboot, containers that "
+        f"still run would share their devices with the next pods)"
     )
     for attempt in (lambda: StateStore(path, boot_id="boot-1"), lambda: read_claims(path)):
         with pytest.raises(Fatal) as caught:

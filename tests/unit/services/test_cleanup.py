@@ -13,7 +13,7 @@ from dra_driver.kube.base import Conflict
 from dra_driver.model.ids import DeviceName, DriverName
 from dra_driver.model.leftovers import Leftover, LeftoverKind, Others
 from dra_driver.model.own_node import NodeCondition, OwnNode
-from dra_driver.model.state import Phase, PodDevice, PreparedClaim, PreparedDevice, Unknown
+from dra_driver.model.state import Held, Phase, PodDevice, PreparedClaim, PreparedDevice, Unknown
 from dra_driver.services.cleanup import CleanupParts, Outcome, Survey, clean, survey
 from dra_driver.testing.builders import A_DRIVER, A_PLACE, A_POOL, a_ref
 from tests.support.api_values import slice_spec
@@ -92,7 +92,7 @@ def disk() -> Disk:
 
 @pytest.fixture
 def parts(api: ScriptedApi, disk: Disk) -> CleanupParts:
-    return CleanupParts(A_PLACE, disk, lambda: api, frozenset)
+    return CleanupParts(A_PLACE, disk, lambda: api, frozenset, lambda _: "")
 
 
 def test_everything_is_found_and_goes_in_order(
@@ -132,6 +132,51 @@ def test_prepared_claims_speak_against_it_by_name(parts: CleanupParts, disk: Dis
     assert survey(parts).used == (
         "claim default/one (uid uid-one) is Prepared with gpu-0, gpu-3",
         "claim default/two (uid uid-two) is Started with no device",
+    )
+
+
+HELD = Held("the kubelet unprepared it", "2026-01-02T03:04:05Z")
+
+
+def test_a_held_claim_speaks_against_it_as_long_as_its_devices_may_be_in_use(
+    parts: CleanupParts, disk: Disk
+) -> None:
+    asked: list[PreparedClaim] = []
+
+    def still_used(row: PreparedClaim) -> str:
+        asked.append(row)
+        if row.ref.name == "unreadable":
+            raise Fatal("no boot id")
+        return {"runs": "pod p still runs"}.get(row.ref.name, "")
+
+    names = ("runs", "ended", "unreadable", "prepared")
+    runs, ended, unreadable, prepared = (a_row(name, f"gpu-{name}") for name in names)
+    runs, ended, unreadable = (
+        replace(row, phase=Phase.STARTED, held=HELD) for row in (runs, ended, unreadable)
+    )
+    disk.rows = (runs, ended, unreadable, prepared)
+    found = survey(replace(parts, still_used=still_used))
+    since = "is held since 2026-01-02T03:04:05Z with"
+    assert found.used == (
+        f"claim default/runs (uid uid-runs) {since} gpu-runs: pod p still runs",
+        f"claim default/unreadable (uid uid-unreadable) {since} gpu-unreadable: no boot id",
+        "claim default/prepared (uid uid-prepared) is Prepared with gpu-prepared",
+    )
+    assert (found.unused, found.in_doubt, found.needed) == (
+        (ended,),
+        (runs, unreadable),
+        (prepared,),
+    )
+    assert asked == [runs, ended, unreadable]  # of a prepared claim only a driver can tell
+
+
+def test_a_pod_that_the_kubelet_names_counts_also_if_its_claim_does_not(
+    parts: CleanupParts, disk: Disk
+) -> None:
+    disk.rows = (replace(a_row("one", "gpu-0"), held=HELD),)
+    held = frozenset({a_held("one", "gpu-0")})
+    assert survey(replace(parts, pod_devices=lambda: held)).used == (
+        "the kubelet says that a pod uses device gpu-0 through claim default/one",
     )
 
 
