@@ -135,8 +135,10 @@ def _alike(groups: Sequence[DeviceGroup]) -> str:
 
 def _holder(reason: HeldByClaim) -> str:
     """Return a claim with its pods, which are in its namespace, and the time, short enough to stand beside other claims."""
-    pods = [pod.rpartition("/")[2] for pod in reason.pods]
-    used = f"pod{'s' if len(pods) > 1 else ''} {first_names(pods)}" if pods else "no pod"
+    groups = [f"pod group {one.rpartition('/')[2]}" for one in reason.pods if " " in one]
+    pods = [one.rpartition("/")[2] for one in reason.pods if " " not in one]
+    of_pods = [f"pod{'s' if len(pods) > 1 else ''} {first_names(pods)}"] if pods else []
+    used = ", ".join((*groups, *of_pods)) or "no pod"
     return f"{reason.claim} ({used}{', ' if reason.since else ''}{reason.since})"
 
 

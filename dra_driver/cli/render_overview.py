@@ -184,10 +184,11 @@ def _claim(one: ClusterClaim, look: Look) -> Row:
         f"{device.driver}/{device.pool}/{device.name}" if look.wide else device.name
         for device in one.devices
     ]
+    users = (*(f"podgroup/{name}" for name in one.pod_groups), *one.pods)
     ages = age(one.created_at, look.now) or UNKNOWN, age(one.allocated_at, look.now) or NONE
     said = (
         *((one.namespace,) if look.namespaces else ()),
-        *(one.name, one.state, _names(one.pods, look), _names(one.nodes, look)),
+        *(one.name, one.state, _names(users, look), _names(one.nodes, look)),
         *(_names(devices, look), *((_names(one.device_classes, look),) if look.wide else ())),
     )
     place = 3 if look.namespaces else 2

@@ -9,7 +9,13 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from dra_driver.explain import verdict
-from dra_driver.explain.verdicts.claim import BEING_DELETED, NOT_MADE_YET, OF_ANOTHER_POD
+from dra_driver.explain.verdicts.claim import (
+    BEING_DELETED,
+    NOT_MADE_YET,
+    OF_ANOTHER_GROUP,
+    OF_ANOTHER_POD,
+)
+from dra_driver.explain.verdicts.general import GATE_UNKNOWN
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 
@@ -228,6 +234,7 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         "forbidden": "give the right that is named there (`get` and `list`)",
         "malformed": "correct the object that is named there",
         "timeout": "give the search more time (`--timeout`)",
+        GATE_UNKNOWN: "look for the gate in the flags of kube-scheduler, or give the right to read the API server's /metrics",
     },
     verdict.ClaimMissing: {
         NOT_MADE_YET: "wait a moment; if the claim is still not made, `kubectl describe pod` shows in the pod's events why not, or the "
@@ -235,6 +242,7 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         BEING_DELETED: "wait until it is gone, and create it again if nobody else does; its pods keep it until they have ended, and "
         "whoever set a finalizer must take it away",
         OF_ANOTHER_POD: "delete this claim (`kubectl delete resourceclaim`), and the controller makes one for this pod",
+        OF_ANOTHER_GROUP: "leave the claim, other pods may run with it; create the pod anew, with the pod group in spec.schedulingGroup that it should be of",
     },
     verdict.ConstraintConflict: {
         TOO_FEW: "drop one of the requests named there, ask for fewer devices, or add nodes that have more",

@@ -268,7 +268,9 @@ def _deciding(one: ResolvedPod) -> object:
 
 
 def _of_claim(claim: ResourceClaim, pod: Pod) -> object:
-    against = [type(reason) for reason in (*unusable(claim, pod), *not_owned(claim, pod))]
+    against = [
+        type(reason) for reason in (*unusable(claim, pod), *not_owned(claim, pod, groups=True))
+    ]
     idle = used_by_nobody_else(claim, pod)
     return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, against, idle
 

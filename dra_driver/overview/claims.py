@@ -6,6 +6,7 @@ from functools import cached_property
 
 from dra_driver.explain.claim_request import requests_in
 from dra_driver.explain.facts.claim_state import allocated
+from dra_driver.explain.facts.pod_groups import groups_of
 from dra_driver.explain.names import full_name
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
@@ -34,7 +35,8 @@ class ClusterClaim(Part, frozen=True, kw_only=True):
     """One claim.
 
     `state` is "pending" (it has no devices yet), "allocated" (it has devices, and no pod uses it), "in use", or "ending" (it is being
-    deleted). `pods` are those that it is reserved for; of a pending claim, those that wait for it. `nodes` are the nodes of these pods,
+    deleted). `pods` are those that it is reserved for; of a pending claim, those that wait for it. `podGroups` are the PodGroups that it is
+    reserved for; then `pods` has those of their pods that have a node. `nodes` are the nodes of these pods,
     or else those of the devices. `allocatedAt` is "" on a server that does not give the time.
     """
 
@@ -44,6 +46,7 @@ class ClusterClaim(Part, frozen=True, kw_only=True):
     created_at: str
     allocated_at: str
     pods: tuple[str, ...]
+    pod_groups: tuple[str, ...] = ()
     nodes: tuple[str, ...]
     device_classes: tuple[str, ...]
     devices: tuple[DeviceOfClaim, ...]
@@ -89,14 +92,17 @@ class _Rows:
             created_at=claim.metadata.creation_timestamp or "",
             allocated_at=(allocation.allocation_timestamp if allocation else None) or "",
             pods=pods,
+            pod_groups=groups_of(claim),
             nodes=nodes_of(self._overview, claim, pods),
             device_classes=tuple(sorted({*classes.values()} - {""})),
             devices=tuple(_devices(claim, classes)),
         )
 
     def _pods(self, claim: ResourceClaim) -> tuple[str, ...]:
-        reserved = [one.name for one in claim.status.reserved_for or ()]
-        waiting = self._waiting.get(full_name(claim.metadata), ())
+        reserved = self._overview.pods_of(claim)
+        waiting = (
+            () if claim.status.reserved_for else self._waiting.get(full_name(claim.metadata), ())
+        )
         return tuple(sorted(reserved or waiting))
 
     @cached_property

@@ -16,6 +16,7 @@ from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.device_state import DeviceState
 from dra_driver.explain.facts.device_nodes import DeviceNodes, choice
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.pod_groups import members_by_group, reserved_pods
 from dra_driver.explain.names import full_name
 from dra_driver.explain.readable import readable
 from dra_driver.explain.verdict import (
@@ -162,6 +163,14 @@ class Overview:
     def pods(self) -> Mapping[str, Pod]:
         """The pods by "namespace/name"."""
         return {full_name(one.metadata): one for one in self.state.pods}
+
+    def pods_of(self, claim: ResourceClaim) -> tuple[str, ...]:
+        """Return the names of the pods that use the claim: it is reserved for them, or for the pod group they are of."""
+        return tuple(dict.fromkeys(reserved_pods(claim, self._members)))
+
+    @cached_property
+    def _members(self) -> Mapping[tuple[str, str], list[Pod]]:
+        return members_by_group(self.state.pods)
 
 
 def _is_closed(node: Node) -> bool:

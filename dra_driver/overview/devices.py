@@ -193,7 +193,7 @@ class _Rows:
         )
         for claim in claims:
             allocation = claim.status.allocation
-            pods = tuple(one.name for one in claim.status.reserved_for or ())
+            pods = self._overview.pods_of(claim)
             for result in (allocation.devices.results or ()) if allocation else ():
                 holder = HolderOfDevice(
                     namespace=claim.metadata.namespace,

@@ -139,9 +139,7 @@ def _name(
 def _node(overview: Overview, claim: ResourceClaim, device: SliceDevice | None) -> str:
     nodes = overview.nodes_of(device) if device else None
     if nodes is None or len(nodes) != 1:
-        nodes = nodes_of(
-            overview, claim, tuple(one.name for one in claim.status.reserved_for or ())
-        )
+        nodes = nodes_of(overview, claim, overview.pods_of(claim))
     return ",".join(nodes)
 
 

@@ -13,6 +13,7 @@ from dra_driver.explain.claim_request import ClaimRequest, requests_in
 from dra_driver.explain.facts.binding import binding
 from dra_driver.explain.facts.claim_state import is_allocated, not_owned, unusable
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.pod_groups import accepts_claims_of_groups
 from dra_driver.explain.names import full_name
 from dra_driver.explain.subject.subject import Resolved, WantedClaim
 from dra_driver.explain.verdict import (
@@ -54,7 +55,7 @@ def _problems(
 ) -> Iterator[Verdict]:
     yield from unusable(claim, subject.pod)
     if wanted.exists and wanted.for_this_pod and subject.pod is not None:
-        yield from not_owned(claim, subject.pod)
+        yield from not_owned(claim, subject.pod, groups=accepts_claims_of_groups(fleet.state))
     if is_allocated(claim):
         if fleet.rules.binding_conditions:
             yield from binding(claim, fleet.state.recorded_at, subject.pod)

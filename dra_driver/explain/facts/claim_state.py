@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.nodes import selector_matches
 from dra_driver.explain.facts.device_nodes import selector_text
+from dra_driver.explain.facts.pod_groups import GATE, group_of, groups_of, is_pod_group
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import (
     ChosenDevice,
     ClaimAllocatedElsewhere,
     ClaimMissing,
     ClaimReservedForOthers,
+    CouldNotTell,
+    FeatureOff,
     Verdict,
 )
-from dra_driver.explain.verdicts.claim import BEING_DELETED, OF_ANOTHER_POD
+from dra_driver.explain.verdicts.claim import BEING_DELETED, OF_ANOTHER_GROUP, OF_ANOTHER_POD
+from dra_driver.explain.verdicts.general import GATE_UNKNOWN
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 
@@ -34,7 +38,8 @@ def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
     if pod is None or claim.status.allocation is None:
         return
     consumers = claim.status.reserved_for or ()
-    if len(consumers) >= MOST_CONSUMERS and pod.metadata.uid not in {one.uid for one in consumers}:
+    known = pod.metadata.uid in {one.uid for one in consumers} or group_of(pod) in groups_of(claim)
+    if len(consumers) >= MOST_CONSUMERS and not known:
         yield ClaimReservedForOthers(name, len(consumers))
 
 
@@ -44,11 +49,26 @@ def used_by_nobody_else(claim: ResourceClaim, pod: Pod) -> bool:
     return not consumers or [one.uid for one in consumers] == [pod.metadata.uid]
 
 
-def not_owned(claim: ResourceClaim, pod: Pod) -> Iterator[Verdict]:
-    """Yield a reason if the claim was made from a template for another pod of the same name."""
+def not_owned(claim: ResourceClaim, pod: Pod, *, groups: bool | None) -> Iterator[Verdict]:
+    """Yield a reason if the claim was made from a template for another pod of the same name, or for a pod group.
+
+    `groups`: whether the scheduler lets a pod use the claim of its pod group; None if that is not known.
+    """
+    name = full_name(claim.metadata)
     owners = claim.metadata.owner_references or ()
-    if not any(owner.controller and owner.uid == pod.metadata.uid for owner in owners):
-        yield ClaimMissing(full_name(claim.metadata), OF_ANOTHER_POD)
+    owner = next((one for one in owners if one.controller), None)
+    if owner is not None and owner.uid == pod.metadata.uid:
+        return
+    if owner is None or not is_pod_group(owner):
+        yield ClaimMissing(name, OF_ANOTHER_POD)
+    elif owner.name != group_of(pod):
+        yield ClaimMissing(name, OF_ANOTHER_GROUP)
+    elif groups is None:
+        yield CouldNotTell(
+            GATE_UNKNOWN, f"claim {name} is of pod group {owner.name}, and whether {GATE} is on"
+        )
+    elif not groups:
+        yield FeatureOff(GATE, f"claim {name}, which is of pod group {owner.name},")
 
 
 def is_allocated(claim: ResourceClaim) -> bool:

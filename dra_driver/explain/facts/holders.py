@@ -2,13 +2,14 @@
 """Who has a device, since when, and does that end by itself?
 
 A claim that is being deleted keeps its devices as long as pods use it, or a finalizer keeps it. A pod that is being deleted keeps its
-claims as long as its containers run.
+claims as long as its containers run. A claim that is reserved for a pod group stays until the group is gone, whatever its pods do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from dra_driver.allocator.allocated_devices import AllocatedClaim, allocated_claim
+from dra_driver.explain.facts.pod_groups import groups_of, members_by_group, reserved_pods
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import Ending, HeldByClaim
 from dra_driver.model.api.core import OVER, Pod
@@ -35,10 +36,13 @@ class Holders:
     def _held_by(self, holder: AllocatedClaim) -> HeldByClaim:
         claim = self._claims[holder.claim]
         allocation = claim.status.allocation
-        pods = tuple([name for name in holder.pods if self._may_run(name)])
+        namespace = claim.metadata.namespace
+        names = (f"{namespace}/{name}" for name in reserved_pods(claim, self._members))
+        pods = tuple([name for name in dict.fromkeys(names) if self._may_run(name)])
+        groups = (f"pod group {namespace}/{name}" for name in groups_of(claim))
         return HeldByClaim(
             holder.claim,
-            pods,
+            (*groups, *pods),
             (allocation.allocation_timestamp if allocation else None) or "",
             claim.metadata.creation_timestamp or "",
             tuple(self._ending(claim, pods)),
@@ -80,6 +84,10 @@ class Holders:
     @cached_property
     def _claims(self) -> Mapping[str, ResourceClaim]:
         return {full_name(one.metadata): one for one in self._state.resource_claims}
+
+    @cached_property
+    def _members(self) -> Mapping[tuple[str, str], list[Pod]]:
+        return members_by_group(self._state.pods)
 
     @cached_property
     def _pods(self) -> Mapping[str, Pod]:

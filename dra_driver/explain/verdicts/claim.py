@@ -8,6 +8,7 @@ from dra_driver.explain.verdicts.base import Case
 NOT_MADE_YET = "was not made from its template yet: look at the events of the pod"
 BEING_DELETED = "is being deleted"
 OF_ANOTHER_POD = "was not made for this pod: delete it"
+OF_ANOTHER_GROUP = "was made for a pod group that this pod is not of"
 BINDING_TIMEOUT_MINUTES = 10
 """So long the scheduler waits for binding conditions, if its configuration says nothing else."""
 

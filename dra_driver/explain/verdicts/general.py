@@ -5,6 +5,8 @@ import msgspec
 
 from dra_driver.explain.verdicts.base import Case
 
+GATE_UNKNOWN = "feature gate unknown"
+
 
 class ChosenDevice(msgspec.Struct, frozen=True, rename="camel"):
     """A device that the allocation takes for a request ("main" or "main/sub") of a claim."""
@@ -31,7 +33,7 @@ class Fits(Case, frozen=True):
 class CouldNotTell(Case, frozen=True):
     """Something that the answer depends on could not be read or understood.
 
-    `cause`: forbidden, malformed, timeout, not_served, failed.
+    `cause`: forbidden, malformed, timeout, not_served, failed, feature gate unknown.
     """
 
     cause: str

@@ -147,6 +147,12 @@ class SchedulingGate(ApiValue, frozen=True):
     name: str = ""
 
 
+class PodSchedulingGroup(ApiValue, frozen=True):
+    """spec.schedulingGroup of a pod: the PodGroup that it is of."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(ApiValue, frozen=True):
     """spec of a Pod."""
 
@@ -160,6 +166,7 @@ class PodSpec(ApiValue, frozen=True):
     resources: ResourceRequirements | None = None
     overhead: dict[str, QuantityText] | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: PodSchedulingGroup | None = None
     scheduler_name: str = ""
 
 

@@ -34,6 +34,7 @@ def learn(*kinds: type[msgspec.Struct]) -> None:
 class OwnerReference(ApiValue, frozen=True):
     """metadata.ownerReferences[]."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

@@ -138,3 +138,18 @@ def test_only_claims_with_a_label() -> None:
     labelled["metadata"]["labels"] = {"app": "train"}
     chosen = Chosen(labels=parse_selector("app=train"))
     assert [one.name for one in rows(labelled, waiting("other"), chosen=chosen)] == ["wait"]
+
+
+def test_a_claim_of_a_pod_group_is_told_with_the_group_and_its_pods() -> None:
+    claim = held("gang", {"device": "a"})
+    claim["status"]["reservedFor"] = [
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "pg", "uid": "g"}
+    ]
+    member = pod("w0", node="n1", claim="gang")
+    late = pod("w1", claim="gang")
+    for one in (member, late):
+        one["spec"]["schedulingGroup"] = {"podGroupName": "pg"}
+    (found,) = rows(claim, pods=(member, late))
+    assert (found.pod_groups, found.pods, found.nodes) == (("pg",), ("w0",), ("n1",))
+    (alone,) = rows(claim, pods=(late,))
+    assert (alone.pod_groups, alone.pods) == (("pg",), ())

@@ -82,7 +82,7 @@ def test_256_pods_share_a_claim_and_no_more() -> None:
 )
 def test_a_claim_of_a_template_belongs_to_one_pod(owner: dict[str, Any], owned: bool) -> None:
     made = msgspec.convert({"metadata": {"name": "c", "ownerReferences": [owner]}}, ResourceClaim)
-    assert (list(not_owned(made, POD)) == []) == owned
+    assert (list(not_owned(made, POD, groups=None)) == []) == owned
 
 
 def test_an_allocated_claim_is_usable_where_its_devices_are() -> None:
