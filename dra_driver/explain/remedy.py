@@ -13,6 +13,7 @@ from dra_driver.explain.verdicts.claim import NOT_MADE_YET, OF_ANOTHER_GROUP, OF
 from dra_driver.explain.verdicts.general import GATE_UNKNOWN
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
+from dra_driver.model.resource_names import may_be_devices
 
 
 class Row(Struct, frozen=True):
@@ -194,7 +195,7 @@ ROWS: Mapping[type, Row] = {
     ),
     verdict.NodeResources: Row(
         "`Insufficient cpu`, `Insufficient memory`, `Too many pods`",
-        "the devices fit, but the node has not enough of something else left for the pod",
+        "the devices fit, but the node has not enough of something else left for the pod; or, for an extended resource, a device plugin has too few devices left there",
         "lower the pod's requests, end other pods on that node, or use a larger node",
     ),
     verdict.SchedulingGated: Row(
@@ -217,6 +218,7 @@ ROWS: Mapping[type, Row] = {
 POD_OVER = "the scheduler does not place this pod any more"
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _OWN = "the pod needs this claim as well, so it stays: free other devices where the claim has its own, or ask for fewer"
+_PLUGIN = "ask for fewer, end pods that use them on that node, or use a node that has more"
 _COUNT_AT_ONCE = (
     "ask for a count that can be had at once, or for devices that do not share counters or capacity"
 )
@@ -263,6 +265,8 @@ def fix(reason: verdict.Verdict, *, own: Collection[str] = (), of_scheduler: boo
     """
     if isinstance(reason, verdict.HeldByClaim) and reason.claim in own:
         return _OWN
+    if isinstance(reason, verdict.NodeResources) and may_be_devices(reason.resource):
+        return _PLUGIN
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
     return _by_fields(reason) or extended or ROWS[type(reason)].fix
 
