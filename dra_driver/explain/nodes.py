@@ -222,6 +222,13 @@ class NodesExplained:
         taking = (one for one in self.tried if one.fits and one.takes_the_pod)
         return next((placement(one.claims, one.result) for one in taking), ())
 
+    def placements(self) -> Iterator[tuple[ChosenDevice, ...]]:
+        """Yield the devices that the scheduler would take on each node where devices and pod fit. Each is tried when it is asked for."""
+        for one in self.tried:
+            if one.fits and one.takes_the_pod:
+                for node in one.by_pod_reasons[()][1]:
+                    yield self._placement_on(one, node)
+
     def groups(self) -> tuple[NodeGroup, ...]:
         """Group the nodes by their reasons. Nodes without any reason come first."""
         found: dict[Kinds, NodeGroup] = {}

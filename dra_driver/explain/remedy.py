@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dra_driver.explain import verdict
 from dra_driver.explain.verdicts.claim import NOT_MADE_YET, OF_ANOTHER_GROUP, OF_ANOTHER_POD
-from dra_driver.explain.verdicts.general import GATE_UNKNOWN
+from dra_driver.explain.verdicts.general import GATE_UNKNOWN, NOT_COUNTED
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 from dra_driver.model.resource_names import may_be_devices
@@ -231,6 +231,7 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         "forbidden": "give the right that is named there (`get` and `list`)",
         "malformed": "correct the object that is named there",
         "timeout": "give the search more time (`--timeout`)",
+        NOT_COUNTED: "compare what the pod and its devices take together with what the node has left (`kubectl describe node`)",
         GATE_UNKNOWN: "look for the gate in the flags of kube-scheduler, or give the right to read the API server's /metrics",
     },
     verdict.ClaimMissing: {
