@@ -10,9 +10,9 @@ from typing import TypeVar
 from msgspec import Struct
 
 from dra_driver.cli.explain_lines import device_lines, node_lines
+from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.outcome import Report, RequestReport
 from dra_driver.explain.verdict import Fits
-from dra_driver.explain.waiting_pods import asks_for_devices
 from dra_driver.kube.pod_events import Written, event_name, moment
 from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.printable import printable

@@ -25,7 +25,11 @@ from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.holders import Holders
 from dra_driver.explain.given_back import give_back
 from dra_driver.explain.nodes import NodesExplained
-from dra_driver.explain.not_read import doubts_about_devices, doubts_about_pods
+from dra_driver.explain.not_read import (
+    doubts_about_devices,
+    doubts_about_node_resources,
+    doubts_about_pods,
+)
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.remedy import NO_NODES, POD_OVER
@@ -170,7 +174,13 @@ class Explanation:
                 reason = condition.reason or "PodScheduled is False"
                 said = OtherCondition(reason, condition.message)
                 return "devices fit, something else is in the way", (said,)
-        doubts = doubts_about_pods(subject.state)
+        had = (one.claim for one in self.facts.wanted if one.claim)
+        own = tuple(device for claim in had for device in chosen_devices(claim))
+        placements = ((*own, *chosen) for chosen in self.nodes.placements())
+        doubts = (
+            *doubts_about_pods(subject.state),
+            *doubts_about_node_resources(self.facts.fleet, placements),
+        )
         return ("could not tell" if doubts else "devices fit"), doubts
 
     def _groups(self) -> tuple[NodeGroup, ...]:

@@ -5,7 +5,7 @@ Of equivalent nodes only one is tried. Some errors of the allocator stop the pod
 only from a node that passes the pod's other filters (node selector, taints, ...): on other nodes it never runs the allocator.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -53,7 +53,7 @@ Kinds = tuple[object, ...]
 class TriedNodes(Struct):
     """Equivalent nodes, the claims that were tried on one of them (`group.example`), and the result.
 
-    `ruled_out` are reasons why no devices can be used there at all. `by_pod_reasons` groups the nodes by the reasons other than
+    `ruled_out` are reasons why no devices can be used there at all, or that a device plugin has too few left. `by_pod_reasons` groups the nodes by the reasons other than
     devices that keep the pod off; the key () has the nodes that take the pod.
     """
 
@@ -80,7 +80,8 @@ class TriedNodes(Struct):
     @property
     def stops_the_pod(self) -> bool:
         """Whether the scheduler gets an error there that stops the pod on all nodes."""
-        return self.result.fatal and self.takes_the_pod
+        too_small = any(isinstance(one, NodeResources) for one in self.ruled_out)
+        return self.result.fatal and self.takes_the_pod and not too_small
 
 
 def try_all(facts: Facts, equivalence: NodeEquivalence) -> list[TriedNodes]:
@@ -91,18 +92,36 @@ def try_all(facts: Facts, equivalence: NodeEquivalence) -> list[TriedNodes]:
     found: list[TriedNodes] = []
     for group in equivalence.groups(extra):
         on = facts.on[group.example.metadata.name]
-        result = TrialResult(results=())
-        if on.claims:
-            result = try_on(facts.fleet.allocator, group.example, on.claims, facts.stop)
-        by_pod_reasons: dict[Kinds, tuple[tuple[Verdict, ...], list[Node]]] = {}
-        for node in group.nodes:
-            reasons = filters.reasons(node) if filters else ()
-            kinds = tuple(map(_kind, reasons))
-            known, nodes = by_pod_reasons.get(kinds, (reasons, []))
-            nodes.append(node)
-            by_pod_reasons[kinds] = (_of_both(known, reasons), nodes)
-        found.append(TriedNodes(group, on.claims, on.ruled_out, result, by_pod_reasons))
+        for lacking, nodes in _by_reasons(group.nodes, filters.lacking if filters else _no_reason):
+            part = group
+            if len(nodes) < len(group.nodes):
+                part = EquivalentNodes(nodes, equivalence.devices_on(nodes[0]))
+            result = TrialResult(results=())
+            if on.claims:
+                result = try_on(facts.fleet.allocator, part.example, on.claims, facts.stop)
+            others = _by_reasons(nodes, filters.others if filters else _no_reason)
+            by_pod_reasons = {tuple(map(_kind, one[0])): one for one in others}
+            ruled_out = (*on.ruled_out, *lacking)
+            found.append(TriedNodes(part, on.claims, ruled_out, result, by_pod_reasons))
     return found
+
+
+def _by_reasons(
+    nodes: Iterable[Node], reasons_for: Callable[[Node], tuple[Verdict, ...]]
+) -> list[tuple[tuple[Verdict, ...], list[Node]]]:
+    """Group the nodes by the kinds of their reasons. The reasons of a group are true for each of its nodes."""
+    found: dict[Kinds, tuple[tuple[Verdict, ...], list[Node]]] = {}
+    for node in nodes:
+        reasons = reasons_for(node)
+        kinds = tuple(map(_kind, reasons))
+        known, there = found.get(kinds, (reasons, []))
+        there.append(node)
+        found[kinds] = (_of_both(known, reasons), there)
+    return list(found.values())
+
+
+def _no_reason(_: Node) -> tuple[Verdict, ...]:
+    return ()
 
 
 def try_on_all(facts: Facts) -> list[TriedNodes]:
@@ -150,8 +169,8 @@ class NodesExplained:
     @property
     def allocated_elsewhere(self) -> Verdict | None:
         """The reason why the devices of an allocated claim cannot be used from a node that takes the pod; None if there is none."""
-        found = (one.ruled_out[0] for one in self.tried if one.ruled_out and one.takes_the_pod)
-        return next(found, None)
+        found = (reason for one in self.tried if one.takes_the_pod for reason in one.ruled_out)
+        return next((one for one in found if not isinstance(one, NodeResources)), None)
 
     @property
     def fitting(self) -> int:
@@ -202,6 +221,13 @@ class NodesExplained:
         """Return the devices that the scheduler would take on the first node where devices and pod fit."""
         taking = (one for one in self.tried if one.fits and one.takes_the_pod)
         return next((placement(one.claims, one.result) for one in taking), ())
+
+    def placements(self) -> Iterator[tuple[ChosenDevice, ...]]:
+        """Yield the devices that the scheduler would take on each node where devices and pod fit. Each is tried when it is asked for."""
+        for one in self.tried:
+            if one.fits and one.takes_the_pod:
+                for node in one.by_pod_reasons[()][1]:
+                    yield self._placement_on(one, node)
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """Group the nodes by their reasons. Nodes without any reason come first."""

@@ -5,13 +5,16 @@ An unread slice or class may change every answer. An unread claim or taint rule 
 stays true. An unread node can only add devices, so "fits" stays true. Unread pods may use resources that seem to be free on a node.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from dra_driver.allocator.state import DeviceID
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.verdict import CouldNotTell
+from dra_driver.explain.verdict import ChosenDevice, CouldNotTell
+from dra_driver.explain.verdicts.general import NOT_COUNTED
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.model.gates import TAINT_RULES
 
+NODE_RESOURCES = "DRANodeAllocatableResources"
 _WHOLE_KINDS = ("resourceslices", "deviceclasses", "resourceclaims", "nodes")
 
 
@@ -43,6 +46,28 @@ def doubts_about_devices(
 def doubts_about_pods(state: ClusterState) -> tuple[CouldNotTell, ...]:
     """Return a verdict for unread pods, if there are any: they may use resources that seem to be free on a node."""
     return tuple(_could_not_tell(state.gaps("pods")))
+
+
+def doubts_about_node_resources(
+    fleet: Fleet, placements: Iterable[Sequence[ChosenDevice]]
+) -> tuple[CouldNotTell, ...]:
+    """Return a verdict if in each placement a device takes cpu or memory of the node too: `explain` does not count that."""
+    if fleet.state.feature_gates.get(NODE_RESOURCES) is False:
+        return ()
+    taking: ChosenDevice | None = None
+    for devices in placements:
+        taking = next((one for one in devices if _takes_of_node(fleet, one)), None)
+        if taking is None:
+            return ()
+    if taking is None:
+        return ()
+    what = f"device {taking} takes resources of its node too (nodeAllocatableResources, feature gate {NODE_RESOURCES})"
+    return (CouldNotTell(NOT_COUNTED, what),)
+
+
+def _takes_of_node(fleet: Fleet, chosen: ChosenDevice) -> bool:
+    found = fleet.devices.get(DeviceID(chosen.driver, chosen.pool, chosen.device))
+    return found is not None and bool(found.device.node_allocatable_resources)
 
 
 def _could_not_tell(gaps: Sequence[NotRead]) -> Iterator[CouldNotTell]:

@@ -15,9 +15,10 @@ from dra_driver.explain.verdicts.claim import (
     OF_ANOTHER_GROUP,
     OF_ANOTHER_POD,
 )
-from dra_driver.explain.verdicts.general import GATE_UNKNOWN
+from dra_driver.explain.verdicts.general import GATE_UNKNOWN, NOT_COUNTED
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
+from dra_driver.model.resource_names import may_be_devices
 
 
 class Row(Struct, frozen=True):
@@ -199,7 +200,7 @@ ROWS: Mapping[type, Row] = {
     ),
     verdict.NodeResources: Row(
         "`Insufficient cpu`, `Insufficient memory`, `Too many pods`",
-        "the devices fit, but the node has not enough of something else left for the pod",
+        "the devices fit, but the node has not enough of something else left for the pod; or, for an extended resource, a device plugin has too few devices left there",
         "lower the pod's requests, end other pods on that node, or use a larger node",
     ),
     verdict.SchedulingGated: Row(
@@ -222,6 +223,7 @@ ROWS: Mapping[type, Row] = {
 POD_OVER = "the scheduler does not place this pod any more"
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _OWN = "the pod needs this claim as well, so it stays: free other devices where the claim has its own, or ask for fewer"
+_PLUGIN = "ask for fewer, end pods that use them on that node, or use a node that has more"
 _COUNT_AT_ONCE = (
     "ask for a count that can be had at once, or for devices that do not share counters or capacity"
 )
@@ -234,6 +236,7 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         "forbidden": "give the right that is named there (`get` and `list`)",
         "malformed": "correct the object that is named there",
         "timeout": "give the search more time (`--timeout`)",
+        NOT_COUNTED: "compare what the pod and its devices take together with what the node has left (`kubectl describe node`)",
         GATE_UNKNOWN: "look for the gate in the flags of kube-scheduler, or give the right to read the API server's /metrics",
     },
     verdict.ClaimMissing: {
@@ -280,6 +283,8 @@ def fix(
         return _OWN
     if isinstance(reason, verdict.HeldByClaim) and besides:
         return f"to end the pods that use that claim is not enough: {besides}; change that too, or add nodes"
+    if isinstance(reason, verdict.NodeResources) and may_be_devices(reason.resource):
+        return _PLUGIN
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
     return _by_fields(reason) or extended or ROWS[type(reason)].fix
 

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from dra_driver.explain.facts.claim_problems import ClaimFacts
+from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Outcome
 from dra_driver.explain.verdict import (
@@ -59,19 +60,20 @@ def summary(
     pod: Pod | None,
 ) -> str:
     """Return the sentence below the outcome; `verdicts` are the verdicts of the subject, then the verdicts of its claims."""
+    asks = bool(claims) or (pod is not None and asks_for_devices(pod))
     if outcome == "devices fit":
-        return _fitting(nodes, asks=bool(claims))
+        return _fitting(nodes, asks=asks)
     if outcome == "devices do not fit":
         return _no_fit(nodes, claims)
     if outcome == "could not tell":
         return next((str(one) for one in verdicts if isinstance(one, CouldNotTell)), outcome)
     if pod and not nodes.some_take_the_pod:
         which = f"on {nodes.fitting:,} of {nodes.count:,} nodes, and none of these takes the pod"
-        return f"the devices fit {which}" if claims else f"the pod asks for no devices; {_NO_NODE}"
+        return f"the devices fit {which}" if asks else f"the pod asks for no devices; {_NO_NODE}"
     binding = _binding(claims)
     if binding:
         return f"{_fitting(nodes, asks=True)}, but {binding[0]}"
-    return f"{_fitting(nodes, asks=bool(claims))}, something else holds the {'pod' if pod else 'claim'}"
+    return f"{_fitting(nodes, asks=asks)}, something else holds the {'pod' if pod else 'claim'}"
 
 
 def after(given_back: Sequence[ClaimAllocatedElsewhere | BindingFailed | BindingTimedOut]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from dra_driver.errors import Permanent
-from dra_driver.explain.facts.pod_requests import may_be_devices, pod_requests
+from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.subject.lookup import Cluster, listed, meant, namespace_is_missing
 from dra_driver.explain.subject.subject import ManyPods, PendingSubject, WorkloadSubject
 from dra_driver.model.api.core import OVER, Pod
@@ -81,14 +81,6 @@ def _pending(where: Cluster, subject: PendingSubject) -> PodsOf:
     few = "no pod" if not waiting else "1 pod"
     says = many if len(waiting) > 1 else f"{few} that asks for devices waits for a node"
     return PodsOf(waiting, says)
-
-
-def asks_for_devices(pod: Pod) -> bool:
-    """Return whether the pod has claims, or asks for an extended resource, which devices or a device plugin provide."""
-    asked = pod_requests(pod)
-    return bool(pod.spec.resource_claims) or any(
-        asked[name] for name in asked if may_be_devices(name)
-    )
 
 
 def _is_over(pod: Pod) -> bool:

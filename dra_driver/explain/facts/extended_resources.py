@@ -14,10 +14,7 @@ from dra_driver.allocator.amounts import amount
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.pod_requests import (
-    DEVICE_CLASS_PREFIX,
-    is_extended,
     is_sidecar,
-    may_be_devices,
     pod_requests,
 )
 from dra_driver.explain.names import full_name
@@ -35,6 +32,7 @@ from dra_driver.model.api.resource_claim import (
 )
 from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM, ClusterState
 from dra_driver.model.gates import ALLOCATION
+from dra_driver.model.resource_names import DEVICE_CLASS_PREFIX, is_extended, may_be_devices
 
 GATE = "DRAExtendedResource"
 NAME = "<extended-resources>"

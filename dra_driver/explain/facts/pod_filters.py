@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What else keeps a pod off a node whose devices fit?
+"""What keeps a pod off a node, beside the devices of its claims?
 
 This module checks the simple filters of the scheduler: the node's name, cordon, taints, node selector and affinity, and ordinary
 resources, of which other pods use a part. It does not check pod affinity, topology spread, volumes and ports. If one of these
@@ -25,6 +25,7 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.model.api.core import Node, Pod, Taint, Toleration
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.resource_names import may_be_devices
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _BINARY = ("memory", "ephemeral-storage")
@@ -41,13 +42,25 @@ class PodFilters:
     ) -> None:
         self._pod = pod
         self._asked = {**pod_requests(pod), "pods": 10**9}
+        self._devices = any(map(may_be_devices, self._asked))
         self._by_devices = by_devices
         self._used = used
 
     def reasons(self, node: Node) -> tuple[Verdict, ...]:
         """Return why the pod cannot go to the node; () if it can."""
+        return (*self.lacking(node), *self.others(node))
+
+    def lacking(self, node: Node) -> tuple[NodeResources, ...]:
+        """Return of which devices the node has too few, where a device plugin provides them."""
+        if not self._devices:
+            return ()
+        return tuple(one for one in self._too_small(node) if may_be_devices(one.resource))
+
+    def others(self, node: Node) -> tuple[Verdict, ...]:
+        """Return the reasons that are not about devices."""
         found = [*self._repelled(node), *self._not_wanted(node)]
-        return tuple(found or self._too_small(node))
+        small = (one for one in self._too_small(node) if not may_be_devices(one.resource))
+        return tuple(found or small)
 
     def all_reasons(self, node: Node) -> tuple[Verdict, ...]:
         """Return the same, and what the scheduler would find after the first of these reasons were gone."""
@@ -83,7 +96,7 @@ class PodFilters:
             if not wanted:
                 yield NodeSelectorMismatch("node affinity")
 
-    def _too_small(self, node: Node) -> Iterator[Verdict]:
+    def _too_small(self, node: Node) -> Iterator[NodeResources]:
         offered = node.status.allocatable or {}
         used = self._used.without(self._pod, node.metadata.name)
         for name, nanos in self._asked.items():

@@ -13,8 +13,8 @@ from dra_driver.allocator.amounts import amount
 from dra_driver.model.api.core import Container, Pod
 from dra_driver.model.api.defaults import pod_with_defaults
 from dra_driver.model.api.meta import QuantityText
+from dra_driver.model.resource_names import may_be_devices
 
-DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _POD_LEVEL = ("cpu", "memory")
 
 
@@ -50,16 +50,12 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def is_extended(resource: str) -> bool:
-    """Return whether this is an extended resource: its name has a domain, and not a domain of Kubernetes."""
-    domain, slash, _ = resource.partition("/")
-    native = not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-    return not native and not resource.startswith("requests.")
-
-
-def may_be_devices(resource: str) -> bool:
-    """Return whether a DeviceClass can provide the resource, by its name."""
-    return is_extended(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
+def asks_for_devices(pod: Pod) -> bool:
+    """Return whether the pod has claims, or asks for an extended resource, which devices or a device plugin provide."""
+    asked = pod_requests(pod)
+    return bool(pod.spec.resource_claims) or any(
+        asked[name] for name in asked if may_be_devices(name)
+    )
 
 
 def used_on_node(pods: Sequence[Pod]) -> dict[str, int]:

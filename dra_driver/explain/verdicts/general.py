@@ -6,6 +6,7 @@ import msgspec
 from dra_driver.explain.verdicts.base import Case
 
 GATE_UNKNOWN = "feature gate unknown"
+NOT_COUNTED = "not counted"
 
 
 class ChosenDevice(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,7 +34,7 @@ class Fits(Case, frozen=True):
 class CouldNotTell(Case, frozen=True):
     """Something that the answer depends on could not be read or understood.
 
-    `cause`: forbidden, malformed, timeout, not_served, failed, feature gate unknown.
+    `cause`: forbidden, malformed, timeout, not_served, failed, feature gate unknown, not counted.
     """
 
     cause: str

@@ -7,7 +7,10 @@ import msgspec
 import pytest
 
 from dra_driver.errors import Permanent
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.not_read import NODE_RESOURCES, doubts_about_node_resources
 from dra_driver.explain.outcome import Report
+from dra_driver.explain.remedy import fix
 from dra_driver.explain.report import (
     ClaimSubject,
     ManifestSubject,
@@ -15,8 +18,8 @@ from dra_driver.explain.report import (
     TemplateSubject,
     explain,
 )
-from dra_driver.explain.verdict import CouldNotTell, NoDevices
-from dra_driver.model.api.core import Pod
+from dra_driver.explain.verdict import ChosenDevice, CouldNotTell, NoDevices
+from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.cluster import ClusterState, NotRead
 from tests.e2e import fleet as words
 from tests.e2e.fleet import GPU, HOME, devices, request, resource_slice
@@ -175,3 +178,37 @@ def test_a_manifest_with_such_a_quantity_is_refused() -> None:
     bad = words.claim(request(capacity={"requests": {"memory": "lots"}}))
     with pytest.raises(Permanent, match=r"requests\[gpu\].*'lots' is no quantity"):
         asked(state(ONE), about=(bad,))
+
+
+TAKES = {"nodeAllocatableResources": {"cpu": {"overhead": {"perPod": "2"}}}}
+POD = (FITS, words.pod(cpu="1"))
+
+
+@pytest.mark.parametrize(("gates", "code"), [({}, 2), ({NODE_RESOURCES: True}, 2), (None, 0)])
+def test_what_devices_take_of_their_node_is_not_counted(
+    gates: dict[str, bool] | None, code: int
+) -> None:
+    taking = resource_slice(devices(1, **TAKES))
+    known = {NODE_RESOURCES: False} if gates is None else gates
+    cluster = msgspec.structs.replace(state(taking), feature_gates=known)
+    nodes = tuple(
+        msgspec.convert(
+            words.node(name) | {"status": {"allocatable": {"cpu": "4", "pods": "9"}}}, Node
+        )
+        for name in (HOME, "other")
+    )
+    report = asked(msgspec.structs.replace(cluster, nodes=nodes), about=POD)
+    assert report.exit_code == code
+    if code:
+        assert NODE_RESOURCES in report.summary
+        assert "kubectl describe node" in fix(report.verdicts[0])
+    plain = msgspec.structs.replace(
+        state(taking, resource_slice(devices(1), pool="other")), nodes=nodes, feature_gates=known
+    )
+    assert asked(plain, about=POD).exit_code == 0
+
+
+def test_a_device_that_was_taken_from_the_slices_takes_nothing() -> None:
+    gone = ChosenDevice("ns/c", "gpu", GPU, HOME, "gone")
+    assert doubts_about_node_resources(Fleet(state(ONE)), [(gone,)]) == ()
+    assert doubts_about_node_resources(Fleet(state(ONE)), []) == ()

@@ -131,3 +131,17 @@ def test_what_devices_provide_is_not_asked_of_the_node() -> None:
     made = msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, Pod)
     filters = PodFilters(made, UsedResources(()), frozenset({"example.com/gpu"}))
     assert filters.reasons(node()) == (NodeResources("example.com/other", "1", "0"),)
+
+
+def test_too_few_devices_are_told_also_of_a_node_that_repels_the_pod() -> None:
+    asked = [{"name": "c", "resources": {"requests": {"example.com/gpu": "8", "cpu": "1"}}}]
+    there = node(taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    status = msgspec.structs.replace(
+        there.status, allocatable={**(there.status.allocatable or {}), "example.com/gpu": "4"}
+    )
+    filters = PodFilters(pod(containers=asked), UsedResources(()))
+    short = (NodeResources("example.com/gpu", "8", "4"),)
+    tainted = msgspec.structs.replace(there, status=status)
+    assert filters.lacking(tainted) == short
+    assert filters.others(tainted) == (NodeTainted("gpu:NoSchedule"),)
+    assert filters.reasons(tainted) == (*short, NodeTainted("gpu:NoSchedule"))

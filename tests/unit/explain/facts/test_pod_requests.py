@@ -5,12 +5,11 @@ import msgspec
 import pytest
 
 from dra_driver.explain.facts.pod_requests import (
-    is_extended,
-    may_be_devices,
     pod_requests,
     used_on_node,
 )
 from dra_driver.model.api.core import Pod
+from dra_driver.model.resource_names import is_extended, may_be_devices
 
 NANO = 10**9
 

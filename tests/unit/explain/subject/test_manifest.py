@@ -492,7 +492,7 @@ def test_a_resource_may_be_offered_where_nobody_could_look() -> None:
         ManifestSubject((resource("nvidia.com/gpu"),), "ns", "f"),
         node=HOME,
     )
-    assert (only.exit_code, only.claims) == (3, ())
+    assert (only.exit_code, only.claims) == (1, ())
     gap = NotRead(resource="nodes", reason="malformed", name="n", message="m")
     blind = msgspec.structs.replace(state(ONE), not_read=(gap,))
     assert answer(blind, resource("nvidia.com/gpu")).claims == ()
