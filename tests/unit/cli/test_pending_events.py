@@ -736,8 +736,7 @@ def test_a_bug_costs_its_pod_the_event_and_no_other(
     controller.look()
     assert controller.said() == [("train", LARGE)]
     assert controller.watch.problems() == ()
-    bugs = [one.kwargs["error"] for one in controller.log.calls if one.kwargs["event"] == "bug"]
-    (bug,) = bugs
+    (bug,) = (one.kwargs["error"] for one in controller.log.calls if one.kwargs["event"] == "bug")
     assert "pod aaa/slow-0 could not be explained" in bug
     assert "IndexError: list index out of range" in bug
 
