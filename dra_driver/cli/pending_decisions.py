@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from dra_driver.cli.explain_lines import device_lines, node_lines
+from dra_driver.explain.explanation import CUT
 from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.outcome import Report, RequestReport
 from dra_driver.explain.verdict import Fits
@@ -57,10 +58,10 @@ def message_of(report: Report) -> str:
     """Return what an Event says of a pod whose devices fit nowhere: the summary of `explain`, and its first line about what is in the way.
 
     Pods of one workload have the same text, so a claim that was made for one of them is not named. The number of nodes is left out: it
-    changes with every node that comes or goes.
+    changes with every node that comes or goes. If the time was over before all reasons were found, no line is certain enough.
     """
     words = _COUNTED.sub("", report.summary)
-    nearest = next(_in_the_way(report), "")
+    nearest = "" if CUT in report.verdicts else next(_in_the_way(report), "")
     if nearest and nearest not in words:
         words = f"{words}; {nearest}"
     for claim in report.claims:
@@ -105,11 +106,7 @@ def by_pod(events: Iterable[Written]) -> Mapping[str, Sequence[Written]]:
 
 
 def news(pod: Pod, message: str, said: Sequence[Written], now: datetime) -> Say | None:
-    """Return what is to be said of the pod; None if it was said last, or something was said a short time ago.
-
-    Only what was said in the pod's namespace counts: whoever may write Events in another one is not to silence it.
-    """
-    said = [one for one in said if one.namespace == pod.metadata.namespace]
+    """Return what is to be said of the pod; None if it was said last, or something was said a short time ago."""
     name = event_name(pod.metadata, message)
     # A time so far ahead is not this controller's, or its clock was wrong: nobody is to be silent until then.
     past = (one for one in said if one.at - now < QUIET)

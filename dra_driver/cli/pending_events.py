@@ -10,8 +10,9 @@ import argparse
 import signal
 import socket
 import time
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
@@ -162,7 +163,8 @@ class Watch:
         if self._awake(waiting):
             state = readable(cluster.read(self._target, waiting_pods=True))
             self._tell_gaps(state)
-            said = by_pod(self._events.written())
+            there = due(state.pods, self._after, now)
+            said = by_pod(self._events.written(pod.metadata for pod in there))
             explained: list[_Found] = []
             hangs = self._explain(state, now, explained)
             found: list[Say] = []
@@ -194,13 +196,17 @@ class Watch:
         def begins(of: Sequence[Pod]) -> None:
             turn[:] = [(of[0].metadata.namespace, clock())]
 
+        others = () if self._names_of_others else _namespaces(state)
         self._looks += 1
         try:
             with at_most(SEARCH_SECONDS + GRACE_SECONDS):
                 time_left = Time(clock, clock() + SEARCH_SECONDS)
-                for one in explain_pods(state, pods, time=time_left, begins=begins):
+                explained = explain_pods(
+                    state, pods, time=time_left, begins=begins, bug=self._tell_bug
+                )
+                for one in explained:
                     own = one.pods[0].metadata.namespace
-                    message = self._message(one.report, own, state)
+                    message = self._message(one.report, own, others)
                     found += [_Found(one.report.outcome, pod, message) for pod in one.pods]
                     slow[own] += one.told.slow_seconds
                     if one.told.had_turn:
@@ -223,15 +229,14 @@ class Watch:
         end = self._clocks.monotonic() + REST * self._slow_seconds
         self._rests_until |= {name: end for name, seconds in slow.items() if seconds}
 
-    def _message(self, report: Report, own: str, state: ClusterState) -> str:
+    def _message(self, report: Report, own: str, others: Collection[str]) -> str:
         if report.outcome != "devices do not fit":
             return ""
-        message = message_of(report)
-        if not self._names_of_others:
-            others = {one.metadata.namespace for one in state.resource_claims}
-            others |= {one.metadata.namespace for one in state.pods}
-            message = without_others(message, own, others)
-        return short(message)
+        try:
+            return short(without_others(message_of(report), own, others))
+        except Exception as error:  # noqa: BLE001  the other pods get their Events all the same
+            self._tell_bug(report.subject, error)
+            return ""
 
     def _write(self, found: list[Say], now: datetime) -> None:
         failed = 0
@@ -261,6 +266,12 @@ class Watch:
         for resource, why in whole.items():
             self._tell(resource, "not_read", why)
 
+    def _tell_bug(self, title: str, error: Exception) -> None:
+        """Log that something could not be explained because of a bug, with where it is; in the same words, once."""
+        where = "".join(traceback.format_exception(error))
+        why = f"a bug in dra-driver, please report it: {title} could not be explained\n{where}"
+        self._tell(f"bug about {title}", "bug", why)
+
     def _tell(self, what: str, event: str, why: str) -> None:
         """Log why something does not work, unless it was the last that was logged of it."""
         if self._told.get(what) != why:
@@ -268,6 +279,12 @@ class Watch:
                 self._told.clear()
             self._told[what] = why
             self._log.warning(event, error=why)
+
+
+def _namespaces(state: ClusterState) -> Collection[str]:
+    """Return the namespaces of all objects that a message may name."""
+    found = {one.metadata.namespace for one in state.resource_claims}
+    return found | {one.metadata.namespace for one in state.pods}
 
 
 def run(chosen: argparse.Namespace) -> int:

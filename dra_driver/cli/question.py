@@ -131,7 +131,13 @@ class Question:
                 state, one, node=node, cancelled=cancelled, recorded=recorded, added=added
             )
         return explain_several(
-            state, subjects, node=node, time=given, recorded=recorded, added=added
+            state,
+            subjects,
+            node=node,
+            time=given,
+            recorded=recorded,
+            added=added,
+            bug=_tell_bug,
         )
 
     def is_settled(self, answer: Answer | None) -> bool:
@@ -196,8 +202,18 @@ def only_driver_errors(work: Callable[[], _Result]) -> _Result:
     except DriverError:
         raise
     except Exception as error:
-        render.error(*"".join(traceback.format_exception(error)).splitlines())
-        raise Permanent(
-            f"this is a bug in dra-driver ({type(error).__name__}), and says nothing about the devices; "
-            f"report it with the lines above and, if you can, with a file of `dra-driver record`"
-        ) from error
+        raise Permanent(_bug(error)) from error
+
+
+def _tell_bug(title: str, error: Exception) -> None:
+    """Say on standard error that one of several subjects could not be explained. The others are."""
+    render.error(f"{title}: {_bug(error)}")
+
+
+def _bug(error: Exception) -> str:
+    """Write where the error comes from to standard error, and return what a user is to do."""
+    render.error(*"".join(traceback.format_exception(error)).splitlines())
+    return (
+        f"this is a bug in dra-driver ({type(error).__name__}), and says nothing about the devices; "
+        f"report it with the lines above and, if you can, with a file of `dra-driver record`"
+    )

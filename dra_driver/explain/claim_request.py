@@ -22,6 +22,8 @@ from dra_driver.model.api.resource_claim import (
 from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM
 
 ALL = "All"
+LONGEST_SELECTORS = 1000
+"""As many characters of the selectors are in the text of a request: they may have 300,000, and claims of one template repeat them."""
 Body = ExactDeviceRequest | DeviceSubRequest
 
 
@@ -70,7 +72,9 @@ class ClaimRequest(Struct, frozen=True, eq=False):
         text = f"{count} {self.body.device_class_name or 'no class'}"
         selectors = [s.cel.expression for s in self.body.selectors or () if s.cel]
         if selectors:
-            text += f" where {' and '.join(selectors)}"
+            where = " and ".join(selectors)
+            cut = f"{where[:LONGEST_SELECTORS]} …"
+            text += f" where {where if len(where) <= LONGEST_SELECTORS else cut}"
         capacity = self.body.capacity.requests if self.body.capacity else None
         if capacity:
             amounts = (f"{name} {quantity}" for name, quantity in capacity.items())

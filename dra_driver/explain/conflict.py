@@ -2,11 +2,12 @@
 """Each request alone would fit: which of them, and which constraints, do not fit together?
 
 The module leaves out one request or constraint after the other. If the rest still does not fit, the left-out one does not belong
-to the conflict, and stays out. At the end the rest is a smallest set that does not fit: without any one member, it would fit.
+to the conflict, and stays out. At the end the rest is a smallest set that does not fit: without any one member, it would fit. If the
+time is over before, the rest does not fit either, but may have more members than it needs.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +21,9 @@ from dra_driver.explain.verdicts.request import APART, ONLY_ONCE, SHARED, TOO_FE
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
 
 SHOWN_VALUES = 8
-Fits = Callable[[Sequence[ResourceClaim]], bool]
+SHOWN_PARTS = 32
+Fits = Callable[[Sequence[ResourceClaim]], bool | None]
+"""Whether claims fit; None if that was not found out in time."""
 
 
 class ClaimPart(Struct, frozen=True):
@@ -49,7 +52,7 @@ def parts_of(claims: Sequence[ResourceClaim]) -> list[ClaimPart]:
     return found
 
 
-def without(claims: Sequence[ResourceClaim], parts: Sequence[ClaimPart]) -> list[ResourceClaim]:
+def without(claims: Sequence[ResourceClaim], parts: Collection[ClaimPart]) -> list[ResourceClaim]:
     """Return the claims without these parts. The constraints no longer name the requests that were left out."""
     left_out = set(parts)
     return [_reduced(number, claim, left_out) for number, claim in enumerate(claims)]
@@ -87,12 +90,18 @@ def _concerning(constraint: DeviceConstraint, names: set[str]) -> DeviceConstrai
 
 
 def smallest(claims: Sequence[ResourceClaim], fits: Fits) -> list[ClaimPart]:
-    """Return a smallest set of parts that does not fit. `fits` returns whether claims fit; all parts together must not fit."""
-    left_out: list[ClaimPart] = []
+    """Return a smallest set of parts that does not fit. All parts together must not fit.
+
+    From the first time that `fits` does not know, no more is left out: without that part, the others may fit.
+    """
+    left_out: set[ClaimPart] = set()
     parts = parts_of(claims)
     for part in parts:
-        if not fits(without(claims, [*left_out, part])):
-            left_out.append(part)
+        found = fits(without(claims, {*left_out, part}))
+        if found is None:
+            break
+        if not found:
+            left_out.add(part)
     return [part for part in parts if part not in left_out]
 
 
@@ -103,7 +112,7 @@ def as_verdict(
     several = len(claims) > 1
     words: list[str] = []
     details: list[str] = []
-    for part in parts:
+    for part in parts[:SHOWN_PARTS]:
         claim = claims[part.claim]
         prefix = f"claim {claim.metadata.name}, " if several else ""
         if part.kind == "request":
@@ -114,6 +123,8 @@ def as_verdict(
             constraint = (claim.spec.devices.constraints or [])[part.index]
             words.append(prefix + constraint_text(constraint))
             details.append(_values(constraint, devices))
+    if len(parts) > SHOWN_PARTS:
+        words.append(f"{len(parts) - SHOWN_PARTS:,} more requests and constraints")
     if not details:
         details = [TOO_FEW if len(words) > 1 else _why_not_alone(claims, parts[0], devices)]
     return ConstraintConflict(tuple(words), "; ".join(details))

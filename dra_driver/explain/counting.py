@@ -13,6 +13,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
+    CouldNotTell,
     NotEnoughDevices,
     PoolIncomplete,
     PoolInvalid,
@@ -59,7 +60,11 @@ def lacking(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iter
         return
     counted = Counter(one for one in firsts if one is not None)
     available = sum(one is None for one in firsts)
+    unknown = [one for one in counted if isinstance(one, CouldNotTell)]
     if explained.request.all_devices:
+        if unknown:
+            yield unknown[0]
+            return
         yield from _all_wanted(firsts, may_be_none=explained.may_be_none)
         return
     needed = explained.request.body.count
@@ -68,6 +73,9 @@ def lacking(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Iter
         for one, reason in zip(meant, firsts, strict=True)
     )
     if available >= needed or shared:
+        return
+    if unknown:  # such a device may be one that can be had
+        yield unknown[0]
         return
     if available or not counted:
         yield NotEnoughDevices(needed, available, empty=not devices)

@@ -52,6 +52,11 @@ from dra_driver.explain.verdict import (
 from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.exit_codes import DONE
 
+CUT = CouldNotTell(
+    "timeout",
+    "the time was over before all reasons were found; that the devices do not fit is certain",
+)
+
 
 class Limits(Struct, frozen=True):
     """The `node` that the report is about, "" for all nodes; `stop` returns True when no caller waits for the report any more.
@@ -90,9 +95,11 @@ class Explanation:
     @cached_property
     def _requests(self) -> list[RequestExplained]:
         facts = self.facts
+        # A pod may name a claim several times: the claim has to be served as often, but is explained once.
+        once = {(id(one.claim), one.name): one for one in facts.requests}
         return [
             RequestExplained(facts.fleet, one, facts.nodes, facts.stop, facts.own_allocated)
-            for one in facts.requests
+            for one in once.values()
         ]
 
     @cached_property
@@ -108,7 +115,13 @@ class Explanation:
     def _pending(self) -> Report:
         nodes = self.nodes
         requests = RequestsExplained(self.facts, self._requests, nodes)
-        claims = [claim_facts(one, self._subject, self.facts.fleet) for one in self.facts.wanted]
+        once = {id(one.claim) if one.claim else one.name: one for one in self.facts.wanted}
+        claims = [claim_facts(one, self._subject, self.facts.fleet) for one in once.values()]
+        groups = self._groups()
+        holders = self.facts.fleet.holders
+        reports = tuple(_claim_report(one, requests, holders) for one in claims)
+        # The reasons come before the changes, which take all the time that is left.
+        is_cut = self._limits.stop()
         changes: tuple[Change, ...] = ()
         useless = ""
         if self._limits.changes and (nodes.fatal or nodes.lack_devices):
@@ -119,11 +132,12 @@ class Explanation:
         if outcome == "devices fit":
             outcome, more = self._besides()
             verdicts = (*verdicts, *more)
-        groups = self._groups()
         verdicts = (*verdicts, *self._conflicts(groups))
         reasons = (*verdicts, *(one for claim in claims for one in claim.verdicts))
         if outcome == "devices fit":
             verdicts = (Fits(nodes.first_placement()), *verdicts)
+        if outcome == "devices do not fit" and is_cut:
+            verdicts = (*verdicts, CUT)
         says = summary(outcome, nodes, reasons, claims, self._subject.pod)
         return Report(
             subject=self._subject.title,
@@ -132,7 +146,7 @@ class Explanation:
             summary=f"{says}{after(self._given_back)}",
             cluster=self._subject.state.kubernetes_version,
             verdicts=(*verdicts, *self._unbound),
-            claims=tuple(_claim_report(one, requests, self.facts.fleet.holders) for one in claims),
+            claims=reports,
             nodes=groups,
             changes=changes,
             no_help=useless,

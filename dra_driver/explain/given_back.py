@@ -101,9 +101,14 @@ def _away(tried: TriedNodes) -> list[ClaimAllocatedElsewhere]:
 
 
 def _deallocated(subject: Resolved, name: str) -> Resolved:
-    wanted = tuple(
-        replace(one, claim=_without_devices(one.claim)) if one.claim and one.name == name else one
+    # A pod may name a claim several times: it stays one object.
+    freed = {
+        id(one.claim): _without_devices(one.claim)
         for one in subject.wanted
+        if one.claim and one.name == name
+    }
+    wanted = tuple(
+        replace(one, claim=freed.get(id(one.claim), one.claim)) for one in subject.wanted
     )
     known = tuple(
         _without_devices(one) if full_name(one.metadata) == name else one

@@ -138,7 +138,8 @@ class NodesExplained:
         self._requests = requests
         self.count = len(facts.nodes.nodes)
         looks = [one.answers for one in requests]
-        self._equivalence = equivalence_for(facts.fleet, facts.nodes, looks, facts.requests)
+        asked = [one.request for one in requests]
+        self._equivalence = equivalence_for(facts.fleet, facts.nodes, looks, asked)
         self.tried = try_all(facts, self._equivalence)
         self._conflicts = 0
         self._found: list[Sequence[conflict.ClaimPart]] = []
@@ -310,10 +311,11 @@ class NodesExplained:
         return [NodeReason(what, one) for one in self._requests_of(tried) for what in one.problems]
 
     def _counted(self, tried: TriedNodes, devices: Sequence[SliceDevice]) -> list[NodeReason]:
-        """Return the reasons that `counting` finds. If the allocator failed, false selectors are left out: they are not the cause."""
+        """Return the reasons that `counting` finds. If the allocator failed, its error is the cause, and not what comes from counting:
+        false selectors, and devices that there was no time for.
+        """
         found = unserved(self._requests_of(tried), devices)
-        fatal = tried.result.fatal
-        return [one for one in found if not (fatal and isinstance(one.verdict, SelectorFalse))]
+        return [one for one in found if not (tried.result.fatal and _only_counts(one.verdict))]
 
     def _requests_of(self, tried: TriedNodes) -> list[RequestExplained]:
         # Compared by name: each group of nodes has its own claim object for the extended resources that the nodes lack.
@@ -342,17 +344,23 @@ class NodesExplained:
         every = conflict.parts_of(tried.claims)
         for parts in self._found:
             rest = [one for one in every if one not in parts]
-            if set(parts) <= set(every) and not self._fits_without(tried, rest):
-                return parts
+            if set(parts) <= set(every):
+                smaller = conflict.without(tried.claims, rest)
+                if self._are_known_to_fit(tried, smaller) is False:
+                    return parts
         if self._conflicts == MOST_CONFLICTS:
             return every
         self._conflicts += 1
-        found = conflict.smallest(tried.claims, lambda claims: self.try_again(tried, claims).fits)
+        found = conflict.smallest(
+            tried.claims, lambda claims: self._are_known_to_fit(tried, claims)
+        )
         self._found.append(found)
         return found
 
-    def _fits_without(self, tried: TriedNodes, parts: Sequence[conflict.ClaimPart]) -> bool:
-        return self.try_again(tried, conflict.without(tried.claims, parts)).fits
+    def _are_known_to_fit(self, tried: TriedNodes, claims: Sequence[ResourceClaim]) -> bool | None:
+        """Return whether other claims fit on these nodes; None if the time was over before that was found out."""
+        result = self.try_again(tried, claims)
+        return None if result.cancelled else result.fits
 
     def _placement_on(self, tried: TriedNodes, node: Node) -> tuple[ChosenDevice, ...]:
         """Return the devices that the scheduler would take on this node. Device names differ between equivalent nodes, so try it."""
@@ -384,6 +392,11 @@ def meaning_of(result: TrialResult) -> Verdict:
     if result.failure is PoolUnusable:
         return AllUnsatisfied(result.error)
     return CouldNotTell(MALFORMED if result.fatal else "failed", result.error)
+
+
+def _only_counts(reason: Verdict) -> bool:
+    is_late = isinstance(reason, CouldNotTell) and reason.cause == "timeout"
+    return is_late or isinstance(reason, SelectorFalse)
 
 
 def _names(claim: ResourceClaim) -> list[str]:

@@ -20,6 +20,7 @@ from dra_driver.explain.reasons import ReasonGroup, RequestExplained, grouped
 from dra_driver.explain.trial import TrialResult
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
+    CouldNotTell,
     Fits,
     NoDevices,
     NotEnoughDevices,
@@ -153,6 +154,9 @@ class RequestsExplained:
             result = self._nodes.try_again(tried, [alone])
             if result.fits:
                 return
+            if result.cancelled:
+                yield CouldNotTell("timeout", result.error)
+                return
             stopped = result if result.fatal and tried.takes_the_pod else stopped
         if stopped is not None:
             yield meaning_of(stopped)
@@ -161,10 +165,17 @@ class RequestsExplained:
         elif request.all_devices:
             yield AllUnsatisfied(_why_not_all(groups))
         elif request.body.count > 1 or any(group.reason is None for group in groups):
-            yield NotEnoughDevices(request.body.count, self._available(explained))
+            available = self._available(explained)
+            if isinstance(available, CouldNotTell):
+                yield available
+            else:
+                yield NotEnoughDevices(request.body.count, available)
 
-    def _available(self, explained: RequestExplained) -> int:
-        """Return the largest number of devices that the request can get on one node, if it gets fewer than it asks for."""
+    def _available(self, explained: RequestExplained) -> int | CouldNotTell:
+        """Return the largest number of devices that the request can get on one node, if it gets fewer than it asks for.
+
+        If the time is over before that is found out: a reason that says so.
+        """
         request = explained.request
         best = 0
         for tried in self._nodes.tried:
@@ -173,7 +184,11 @@ class RequestsExplained:
             # Each of these devices fits alone. But if they share counters, fewer of them may fit together. So the request is tried
             # with smaller counts until it fits.
             while most > best:
-                if self._nodes.try_again(tried, [_only(fewer(request, most).claim, request)]).fits:
+                claims = [_only(fewer(request, most).claim, request)]
+                result = self._nodes.try_again(tried, claims)
+                if result.cancelled:
+                    return CouldNotTell("timeout", result.error)
+                if result.fits:
                     best = most
                 most -= 1
         return best

@@ -3,7 +3,8 @@
 
 Each subject is explained by itself, in the cluster as it is: as the scheduler does when it tries one of its pods. That several of
 them may want the same device is not looked at here (`all_pods` does it for the pods of a file). Pods that ask for the same have the
-same answer, and are explained once. One that is slow to explain takes no more from the others than `turns` gives it.
+same answer, and are explained once (`alike`). One that is slow to explain takes no more from the others than `turns` gives it, and an
+unexpected error of one is its answer only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from dra_driver.errors import DriverError
+from dra_driver.explain.alike import grouped
 from dra_driver.explain.explanation import Limits
-from dra_driver.explain.facts.claim_state import not_owned, unusable, used_by_nobody_else
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import EXIT_CODES, WORST_FIRST, Report, ReportList
@@ -29,32 +30,36 @@ from dra_driver.explain.subject.subject import (
     PendingSubject,
     PodSubject,
     Resolved,
-    ResolvedPod,
     TemplateSubject,
     WorkloadSubject,
 )
-from dra_driver.explain.subject.wanted import of_pod
+from dra_driver.explain.subject.wanted import Known, of_pod
 from dra_driver.explain.turns import ENDLESS, Time, Told, by_turns
 from dra_driver.explain.verdict import CouldNotTell
 from dra_driver.explain.waiting_pods import pods_of
 from dra_driver.model.api.core import Pod
-from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.workload import PLURALS, with_parts
-from dra_driver.model.cluster import POD_SCHEDULED, ClusterState
+from dra_driver.model.cluster import ClusterState
 
 NO_TIME = "the time was over before this pod was looked at"
+TellBug = Callable[[str, Exception], None]
+"""Is told the title of what could not be explained because of a bug, and the exception."""
+
+
+def _raised(_title: str, error: Exception) -> None:
+    raise error
 
 
 class _Unit(Struct, frozen=True):
     """What has a report of its own: what one subject means, or pods that ask for the same, of which the first is explained.
 
-    `known` is the report if nothing has to be searched.
+    Which claims a pod means is found out in its turn. `known` is the report if nothing has to be searched.
     """
 
     title: str
     namespace: str = ""
     means: Sequence[Resolved] = ()
-    pods: Sequence[ResolvedPod] = ()
+    pods: Sequence[Pod] = ()
     known: Report | None = None
 
 
@@ -73,7 +78,7 @@ class Explained(Struct, frozen=True):
     told: Told
 
 
-def explain_several(
+def explain_several(  # noqa: PLR0913  all but two by name
     state: ClusterState,
     subjects: Sequence[NamedSubject | ManyPods],
     *,
@@ -81,8 +86,11 @@ def explain_several(
     time: Time = ENDLESS,
     recorded: bool = False,
     added: NewNode | None = None,
+    bug: TellBug = _raised,
 ) -> ReportList:
     """Return one report for each pod, claim and template, found in `time`. The other parameters are those of `report.explain`.
+
+    What `bug` is told of has a report that says so; without it, the exception is raised.
 
     A subject that does not exist has a report that says so. Raises Permanent if the node does not exist, or if the only subject are
     pods that cannot be found.
@@ -90,18 +98,19 @@ def explain_several(
     state = readable(state)
     if node:
         node_named(state, node, recorded=recorded)
-    where = Cluster(state, recorded)
+    where, known = Cluster(state, recorded), Known(state)
     if len(subjects) == 1:
-        part = _part(where, subjects[0])
+        part = _part(where, known, subjects[0])
         parts, said = [part], [part.says]
     else:
-        parts = [_part_or_error(where, one) for one in subjects]
+        parts = [_part_or_error(where, known, one) for one in subjects]
         said = [
             f"{_title(one)}: {part.says}"
             for one, part in zip(subjects, parts, strict=True)
             if part.says
         ]
-    explainer = _Explainer([one for part in parts for one in part.units], state, node, added)
+    units = [one for part in parts for one in part.units]
+    explainer = _Explainer(units, known, bug, node=node, added=added)
     reports = [msgspec.structs.replace(one, not_read=()) for one in explainer.reports(time)]
     outcomes = {one.outcome for one in reports}
     outcome = next((one for one in WORST_FIRST if one in outcomes), WORST_FIRST[-1])
@@ -152,19 +161,19 @@ def _resources(subject: NamedSubject | ManyPods) -> Sequence[str]:
             return ("pods",)
 
 
-def _part_or_error(where: Cluster, subject: NamedSubject | ManyPods) -> _Part:
+def _part_or_error(where: Cluster, known: Known, subject: NamedSubject | ManyPods) -> _Part:
     try:
-        return _part(where, subject)
+        return _part(where, known, subject)
     except DriverError as error:
         return _Part((_known(_title(subject), str(error)),))
 
 
-def _part(where: Cluster, subject: NamedSubject | ManyPods) -> _Part:
+def _part(where: Cluster, known: Known, subject: NamedSubject | ManyPods) -> _Part:
     if not isinstance(subject, WorkloadSubject | PendingSubject):
         found = list(resolve(where.state, subject, recorded=where.recorded))
         return _Part((_Unit(_title(subject), subject.namespace, found),))
     found_pods = pods_of(where, subject)
-    units = _grouped(where.state, found_pods.waiting)
+    units = _units(known, found_pods.waiting)
     if found_pods.lacking:
         units.append(_known(subject.title, found_pods.lacking))
     return _Part(tuple(units), found_pods.says)
@@ -176,22 +185,24 @@ def explain_pods(
     *,
     time: Time,
     begins: Callable[[Sequence[Pod]], None],
+    bug: TellBug = _raised,
 ) -> Iterator[Explained]:
     """Yield a report about each kind of pods, those that ask for the same, as soon as it is known. What would help is not looked for.
 
     `state` is what `readable` returns, and `pods` are of it. `begins` is called with the pods before they have a turn. The order of the pods counts if the time is short.
     """
-    units = _grouped(state, pods)
-    explainer = _Explainer(units, state, changes=False)
+    known = Known(state)
+    units = _units(known, pods)
+    explainer = _Explainer(units, known, bug, changes=False)
 
     def explain(place: int, stop: Callable[[], bool]) -> Report:
-        begins([one.pod for one in units[place].pods])
+        begins(units[place].pods)
         return explainer.explain(place, stop)
 
     for told in by_turns([one.namespace for one in units], explain, time):
         unit = units[told.place]
         report = told.report or _no_time(unit)
-        yield Explained(report, tuple(one.pod for one in unit.pods), told)
+        yield Explained(report, tuple(unit.pods), told)
 
 
 class _Explainer:
@@ -200,15 +211,19 @@ class _Explainer:
     def __init__(
         self,
         units: Sequence[_Unit],
-        state: ClusterState,
+        known: Known,
+        bug: TellBug,
+        *,
         node: str = "",
         added: NewNode | None = None,
-        *,
         changes: bool = True,
     ) -> None:
         self._units = units
-        self._fleet = Fleet(state)
-        self._node, self._added, self._changes = node, added, changes
+        self._known = known
+        self._bug = bug
+        self._fleet = Fleet(known.state)
+        self._limits = Limits(node, self._is_over, added, changes)
+        self._stop: Callable[[], bool] = lambda: False
 
     def reports(self, time: Time) -> list[Report]:
         """Return the report of each unit, in their order."""
@@ -223,56 +238,38 @@ class _Explainer:
 
     def explain(self, place: int, stop: Callable[[], bool]) -> Report:
         """Return the report of the unit at this place."""
-        limits = Limits(self._node, stop, self._added, self._changes)
-        report = answer(self._units[place].means, limits, self._fleet)
-        if stop():
+        self._stop = stop
+        unit, is_usable = self._units[place], False
+        try:
+            report = answer(self._meant(unit), self._limits, self._fleet)
+            is_usable = not stop()
+        except Exception as error:  # noqa: BLE001  the other units have their answers all the same
+            self._bug(unit.title, error)
+            report = _of_bug(unit.title, error)
+        if not is_usable:
             # What was not found out in time is no answer for the next ones, which have time of their own.
             self._fleet = Fleet(self._fleet.state)
         return report
 
+    def _meant(self, unit: _Unit) -> Sequence[Resolved]:
+        state, known = self._known.state, self._known
+        return unit.means or [of_pod(state, unit.pods[0], live=True, known=known)]
 
-def _grouped(state: ClusterState, pods: Sequence[Pod]) -> list[_Unit]:
-    """Return the pods that ask for the same together, in the order of the first of each."""
-    alike: dict[object, list[ResolvedPod]] = {}
-    for pod in pods:
-        one = of_pod(state, pod, live=True)
-        alike.setdefault(_deciding(one), []).append(one)
+    def _is_over(self) -> bool:
+        # What the units share asks this for all of them: it ends with the turn that uses it, not with the one that made it.
+        return self._stop()
+
+
+def _units(known: Known, pods: Sequence[Pod]) -> list[_Unit]:
     return [
-        _Unit(equal[0].title, equal[0].pod.metadata.namespace, equal[:1], equal)
-        for equal in alike.values()
+        _Unit(f"pod {full_name(equal[0].metadata)}", equal[0].metadata.namespace, pods=equal)
+        for equal in grouped(known, pods)
     ]
 
 
 def _with_alike(unit: _Unit, report: Report) -> Report:
-    names = tuple(full_name(one.pod.metadata) for one in unit.pods[1:])
+    names = tuple(full_name(one.metadata) for one in unit.pods[1:])
     return msgspec.structs.replace(report, alike=names)
-
-
-def _deciding(one: ResolvedPod) -> object:
-    """Return a value that is equal for pods with the same answer, except for their names and those of their claims."""
-    pod = one.pod
-    said = [each for each in pod.status.conditions or () if each.type == POD_SCHEDULED]
-    claims = [
-        (
-            "" if each.for_this_pod else each.name,
-            each.origin,
-            each.exists,
-            each.not_made_yet is None,
-            [type(problem) for problem in each.problems],
-            each.claim and _of_claim(each.claim, pod),
-        )
-        for each in one.wanted
-    ]
-    scheduled = [(each.status, each.reason, each.message) for each in said]
-    return repr((pod.metadata.namespace, pod.spec, scheduled, claims))
-
-
-def _of_claim(claim: ResourceClaim, pod: Pod) -> object:
-    against = [
-        type(reason) for reason in (*unusable(claim, pod), *not_owned(claim, pod, groups=True))
-    ]
-    idle = used_by_nobody_else(claim, pod)
-    return claim.spec, claim.status, claim.metadata.deletion_timestamp is None, against, idle
 
 
 def _known(title: str, why: str) -> _Unit:
@@ -282,6 +279,12 @@ def _known(title: str, why: str) -> _Unit:
 def _no_time(unit: _Unit) -> Report:
     why = CouldNotTell("timeout", NO_TIME)
     return msgspec.structs.replace(_unknown(unit.title, NO_TIME), verdicts=(why,))
+
+
+def _of_bug(title: str, error: Exception) -> Report:
+    what = f"a bug in dra-driver ({type(error).__name__}), which says nothing about the devices"
+    why = CouldNotTell("failed", what)
+    return msgspec.structs.replace(_unknown(title, str(why)), verdicts=(why,))
 
 
 def _unknown(title: str, why: str) -> Report:

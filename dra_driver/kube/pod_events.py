@@ -6,7 +6,7 @@ time, finds that it was said: the API server refuses a second object of this nam
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -28,10 +28,14 @@ from dra_driver.model.api.meta import ApiValue, ObjectMeta, learn
 from dra_driver.model.names import WAITING_FOR_DEVICES
 
 LIST_RETRIES = 2
+MOST_OF_A_POD = 32
+"""Events that are kept of one pod. It gets at most one in five minutes, and the API server keeps each for an hour by default."""
+_OF_THIS_KIND = f"reason={WAITING_FOR_DEVICES}"
 LONGEST_POD_NAME = 253 - 1 - 16
 """So that the Event's name, which has 16 digits and a dot more, is a valid one."""
 _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 _T = TypeVar("_T", bound=ApiValue)
+_Read = TypeVar("_Read")
 
 
 class _Involved(ApiValue, frozen=True):
@@ -43,7 +47,6 @@ class _Event(ApiValue, frozen=True):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     involved_object: _Involved = msgspec.field(default_factory=_Involved)
     reporting_component: str = ""
-    message: str = ""
     last_timestamp: str | None = None
     count: int = 1
 
@@ -52,12 +55,14 @@ learn(_Event)
 
 
 class Written(Struct, frozen=True):
-    """An Event that the API server has: its namespace and name, the pod's UID, what it says, when last (UTC), and how often so far."""
+    """An Event that the API server has: its namespace and name, the pod's UID, when it was said last (UTC), and how often so far.
+
+    What it says is not kept: anybody may write Events, with long messages. The name tells whether the same was said.
+    """
 
     namespace: str
     name: str
     pod_uid: str
-    message: str
     at: datetime
     count: int = 1
 
@@ -77,12 +82,16 @@ class PodEvents:
 
     def pods_without_node(self) -> tuple[Pod, ...]:
         """Return all pods that no node was chosen for. One that cannot be read is left out."""
-        return self._listed("pods", "spec.nodeName=", Pod)
+        return self._read(lambda: tuple(self._once("pods", "spec.nodeName=", Pod)))
 
-    def written(self) -> tuple[Written, ...]:
-        """Return the Events of this kind that the API server still has."""
-        found = self._listed("events", f"reason={WAITING_FOR_DEVICES}", _Event)
-        return tuple(_written(found))
+    def written(self, pods: Iterable[ObjectMeta]) -> tuple[Written, ...]:
+        """Return the Events of this kind about these pods that the API server still has, of each pod the latest MOST_OF_A_POD.
+
+        All others are forgotten as they are read. Only what is in the pod's own namespace counts: whoever may write Events in another one
+        is not to silence it.
+        """
+        where = {pod.uid: pod.namespace for pod in pods}
+        return self._read(lambda: _latest(self._once("events", _OF_THIS_KIND, _Event), where))
 
     def create(self, pod: ObjectMeta, message: str, now: datetime) -> None:
         """Write a Warning Event on the pod. If it exists, another controller has just written it: then nothing is done."""
@@ -104,14 +113,14 @@ class PodEvents:
         """Close idle connections."""
         self._transport.close()
 
-    def _listed(self, resource: str, fields: str, kind: type[_T]) -> tuple[_T, ...]:
-        """Read a list. If its version expires between two pages, start again."""
+    def _read(self, whole: Callable[[], _Read]) -> _Read:
+        """Read a whole list. If its version expires between two pages, start again."""
         for _ in range(LIST_RETRIES):
             try:
-                return tuple(self._once(resource, fields, kind))
+                return whole()
             except Expired:
                 continue
-        return tuple(self._once(resource, fields, kind))
+        return whole()
 
     def _once(self, resource: str, fields: str, kind: type[_T]) -> Iterator[_T]:
         call, path = ApiCall("list", resource), f"/api/v1/{resource}"
@@ -161,13 +170,26 @@ def short(message: str) -> str:
     return f"{message.encode()[: MESSAGE_BYTES - 4].decode(errors='ignore').rstrip()} …"
 
 
-def _written(events: tuple[_Event, ...]) -> Iterator[Written]:
+def _latest(events: Iterable[_Event], namespaces: Mapping[str, str]) -> tuple[Written, ...]:
+    """Return the latest Events of each pod; `namespaces` has those of the pods, by their UIDs."""
+    found: dict[str, list[Written]] = {}
+    for one in _written(events):
+        if namespaces.get(one.pod_uid) != one.namespace:
+            continue
+        own = found.setdefault(one.pod_uid, [])
+        own.append(one)
+        if len(own) > MOST_OF_A_POD:
+            own.remove(min(own, key=lambda each: each.at))
+    return tuple(one for own in found.values() for one in own)
+
+
+def _written(events: Iterable[_Event]) -> Iterator[Written]:
     for one in events:
         at = moment(one.last_timestamp)
         about = one.involved_object
         if one.reporting_component == PROJECT and about.kind == "Pod" and at is not None:
             meta = one.metadata
-            yield Written(meta.namespace, meta.name, about.uid, one.message, at, one.count)
+            yield Written(meta.namespace, meta.name, about.uid, at, one.count)
 
 
 def _path(namespace: str) -> str:

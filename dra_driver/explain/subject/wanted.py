@@ -5,11 +5,13 @@ If a claim does not exist yet, this module builds it from its template, as the r
 Source: k8s.io/kubernetes pkg/controller/resourceclaim, k8s.io/dynamic-resource-allocation/resourceclaim (Name).
 """
 
+from collections.abc import Mapping
+from functools import cached_property
+
 import msgspec
 from msgspec.structs import replace
 
 from dra_driver.explain.names import full_name
-from dra_driver.explain.subject.lookup import find
 from dra_driver.explain.subject.subject import Resolved, ResolvedPod, WantedClaim
 from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, TemplateMissing
 from dra_driver.explain.verdicts.claim import NOT_MADE_YET
@@ -19,46 +21,78 @@ from dra_driver.model.api.meta import ObjectMeta, OwnerReference
 from dra_driver.model.api.resource_claim import (
     POD_CLAIM_NAME,
     ResourceClaim,
+    ResourceClaimSpec,
     ResourceClaimTemplate,
 )
 from dra_driver.model.cluster import ClusterState
 
 
-def of_pod(state: ClusterState, pod: Pod, *, live: bool) -> ResolvedPod:
+class Known:
+    """The claims and templates of a cluster by their names. Each is found and gets its defaults once, however often pods name it."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self._wanted: dict[tuple[str, str], WantedClaim] = {}
+        self._specs: dict[tuple[str, str], ResourceClaimSpec] = {}
+
+    @cached_property
+    def _claims(self) -> Mapping[tuple[str, str], ResourceClaim]:
+        return {_key(one.metadata): one for one in reversed(self.state.resource_claims)}
+
+    @cached_property
+    def _templates(self) -> Mapping[tuple[str, str], ResourceClaimTemplate]:
+        return {_key(one.metadata): one for one in reversed(self.state.resource_claim_templates)}
+
+    def claim(self, namespace: str, name: str) -> WantedClaim:
+        """Return the claim of this name; with a problem if there is none."""
+        key = namespace, name
+        if key not in self._wanted:
+            claim = self._claims.get(key)
+            self._wanted[key] = _missing(self.state, *key) if claim is None else existing(claim)
+        return self._wanted[key]
+
+    def spec(self, namespace: str, name: str) -> ResourceClaimSpec | None:
+        """Return the spec of the claims that are made from the template of this name; None if there is none."""
+        key = namespace, name
+        template = self._templates.get(key)
+        if template is not None and key not in self._specs:
+            self._specs[key] = with_defaults(template.spec.spec)
+        return self._specs.get(key)
+
+
+def _key(metadata: ObjectMeta) -> tuple[str, str]:
+    return metadata.namespace, metadata.name
+
+
+def of_pod(state: ClusterState, pod: Pod, *, live: bool, known: Known | None = None) -> ResolvedPod:
     """Return the pod with its claims. `live`: the pod exists in the cluster, so that the controller makes its claims.
 
-    The API server's defaults are filled in, because a record edited by hand may lack them.
+    The API server's defaults are filled in, because a record edited by hand may lack them. `known` is of this state, and shared by pods.
     """
     pod = pod_with_defaults(pod)
+    known = known or Known(state)
     wanted = tuple(
         found
         for entry in pod.spec.resource_claims or ()
-        if (found := _entry(state, pod, entry, live=live)) is not None
+        if (found := _entry(known, pod, entry, live=live)) is not None
     )
     return ResolvedPod(f"pod {full_name(pod.metadata)}", state, wanted, pod, live)
 
 
-def _entry(
-    state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
-) -> WantedClaim | None:
+def _entry(known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool) -> WantedClaim | None:
     """Return the claim for an entry of the pod's spec.resourceClaims; None if its status says that the pod needs no claim there."""
     namespace = pod.metadata.namespace
     if entry.resource_claim_name is not None:
-        return _by_name(state, namespace, entry.resource_claim_name)
+        return known.claim(namespace, entry.resource_claim_name)
     for status in pod.status.resource_claim_statuses or ():
         if status.name == entry.name:
             if status.resource_claim_name is None:
                 return None
-            return replace(
-                _by_name(state, namespace, status.resource_claim_name), for_this_pod=True
-            )
-    return _from_template(state, pod, entry, live=live)
+            return replace(known.claim(namespace, status.resource_claim_name), for_this_pod=True)
+    return _from_template(known, pod, entry, live=live)
 
 
-def _by_name(state: ClusterState, namespace: str, name: str) -> WantedClaim:
-    claim = find(state.resource_claims, namespace, name)
-    if claim is not None:
-        return existing(claim)
+def _missing(state: ClusterState, namespace: str, name: str) -> WantedClaim:
     full = f"{namespace}/{name}"
     gap = state.unread("resourceclaims", full)
     problem = CouldNotTell(gap.reason, str(gap)) if gap else ClaimMissing(full, "does not exist")
@@ -71,14 +105,13 @@ def existing(claim: ResourceClaim) -> WantedClaim:
     return WantedClaim(full_name(claim.metadata), whole, exists=True)
 
 
-def _from_template(
-    state: ClusterState, pod: Pod, entry: PodResourceClaim, *, live: bool
-) -> WantedClaim:
+def _from_template(known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool) -> WantedClaim:
+    state = known.state
     name = entry.resource_claim_template_name or ""
     full = f"{pod.metadata.namespace}/{name}"
-    template = find(state.resource_claim_templates, pod.metadata.namespace, name)
-    if template is not None:
-        claim = _made_from(template, pod, entry.name)
+    spec = known.spec(pod.metadata.namespace, name)
+    if spec is not None:
+        claim = _made_from(spec, pod, entry.name)
         return WantedClaim(
             full_name(claim.metadata),
             claim,
@@ -91,7 +124,7 @@ def _from_template(
     return WantedClaim(entry.name, origin=f"template {full}", problems=(problem,))
 
 
-def _made_from(template: ResourceClaimTemplate, pod: Pod, entry: str) -> ResourceClaim:
+def _made_from(spec: ResourceClaimSpec, pod: Pod, entry: str) -> ResourceClaim:
     """Build the claim that the controller would make. As there, an annotation has the claim's name in the pod's spec."""
     owner = OwnerReference(
         kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
@@ -103,7 +136,7 @@ def _made_from(template: ResourceClaimTemplate, pod: Pod, entry: str) -> Resourc
         annotations={POD_CLAIM_NAME: entry},
         owner_references=[owner],
     )
-    return ResourceClaim(metadata=metadata, spec=with_defaults(template.spec.spec))
+    return ResourceClaim(metadata=metadata, spec=spec)
 
 
 def of_template(state: ClusterState, template: ResourceClaimTemplate) -> Resolved:

@@ -362,8 +362,8 @@ def test_two_controllers_that_look_at_the_same_time_say_it_once(
     controller.start()
     other, written = controller.watch, PodEvents.written
 
-    def overtaken(self: PodEvents) -> tuple[Written, ...]:
-        found = written(self)
+    def overtaken(self: PodEvents, pods: Any) -> tuple[Written, ...]:
+        found = written(self, pods)
         monkeypatch.setattr(PodEvents, "written", written)
         first.look()
         return found
@@ -718,19 +718,42 @@ def test_if_all_that_waits_rests_the_cluster_is_not_read(
     assert controller.metric('dra_driver_pending_pods{outcome="could not tell"}') == 1
 
 
+@pytest.mark.parametrize("part", ["answer", "message"])
+def test_a_bug_costs_its_pod_the_event_and_no_other(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    two_tenants(controller)
+    where, name = (several, "answer") if part == "answer" else (pending_events, "message_of")
+    whole = getattr(where, name)
+
+    def broken(what: Any, *more: Any) -> Any:
+        if "slow" in (what.subject if isinstance(what, Report) else what[0].title):
+            raise IndexError("list index out of range")
+        return whole(what, *more)
+
+    monkeypatch.setattr(where, name, broken)
+    controller.look()
+    controller.look()
+    assert controller.said() == [("train", LARGE)]
+    assert controller.watch.problems() == ()
+    (bug,) = (one.kwargs["error"] for one in controller.log.calls if one.kwargs["event"] == "bug")
+    assert "pod aaa/slow-0 could not be explained" in bug
+    assert "IndexError: list index out of range" in bug
+
+
 def test_a_search_that_hangs_costs_no_other_namespace_its_event(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two_tenants(controller)
     whole = pending_events.explain_pods
 
-    def hanging(state: Any, pods: Any, *, time: Any, begins: Any) -> Any:
+    def hanging(state: Any, pods: Any, *, time: Any, begins: Any, bug: Any) -> Any:
         for one in pods:
             begins([one])
             if one.metadata.namespace == "aaa":
                 controller.seconds += 90.0
                 raise TookTooLong
-            yield from whole(state, [one], time=time, begins=begins)
+            yield from whole(state, [one], time=time, begins=begins, bug=bug)
 
     monkeypatch.setattr(pending_events, "explain_pods", hanging)
     failed = 'dra_driver_pending_looks_total{result="failed"}'

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smallest set that cannot be had at once."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,3 +157,19 @@ def test_values_that_are_cut_say_so() -> None:
     )
     assert eight.endswith("7 (1)")
     assert nine.endswith("7 (1), …")
+
+
+@pytest.mark.parametrize("known", range(4))
+def test_once_something_is_not_known_in_time_nothing_more_is_left_out(known: int) -> None:
+    wanted = claim(*TWO, request("c"), constraints=[{**NUMA, "requests": ["a", "b"]}])
+    cluster, looks = fleet(0, 1, 2), itertools.count()
+    parts = smallest([wanted], lambda some: fits(cluster, some) if next(looks) < known else None)
+    every = parts_of([wanted])
+    assert parts == (every if known < 3 else [one for one in every if one.index != 2])
+
+
+def test_a_conflict_of_very_many_parts_names_the_first() -> None:
+    claims = (claim(),) * 40
+    words = as_verdict(claims, parts_of(claims), []).parts
+    assert len(words) == 33
+    assert words[-1] == "8 more requests and constraints"

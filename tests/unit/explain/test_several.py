@@ -9,7 +9,7 @@ import pytest
 
 from dra_driver.errors import Permanent
 from dra_driver.explain import several
-from dra_driver.explain.explanation import Limits
+from dra_driver.explain.explanation import CUT, Limits
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.several import explain_pods, explain_several, settled
 from dra_driver.explain.subject.subject import (
@@ -20,7 +20,7 @@ from dra_driver.explain.subject.subject import (
     WorkloadSubject,
 )
 from dra_driver.explain.turns import ENDLESS, Time
-from dra_driver.explain.verdict import CouldNotTell
+from dra_driver.explain.verdict import CouldNotTell, NotEnoughDevices
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.resource_claim import ResourceClaimTemplate
 from dra_driver.model.api.workload import StoredWorkload
@@ -285,6 +285,59 @@ def test_a_slow_subject_keeps_no_other_from_its_answer(monkeypatch: pytest.Monke
     assert [one.exit_code for one in found.items] == [2, 0, 1]
 
 
+def broken_if(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the search for pods and claims of these names raise what no search should."""
+    whole = several.answer
+
+    def answer(subjects: Any, limits: Limits, fleet: Any) -> Report:
+        if subjects[0].title.endswith(names):
+            raise IndexError("list index out of range")
+        return whole(subjects, limits, fleet)
+
+    monkeypatch.setattr(several, "answer", answer)
+
+
+def test_a_bug_costs_its_pod_the_answer_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = [pod("a", NEVER_FITS), pod("broken", FITS), pod("z", BY_NAME)]
+    known = cluster(*pods, claims=(claim("one"),))
+    broken_if(monkeypatch, "broken")
+    told: list[str] = []
+
+    def bug(title: str, error: Exception) -> None:
+        told.append(f"{title}: {error}")
+
+    found = explain_several(known, [PendingSubject("")], bug=bug).items
+    assert [one.exit_code for one in found] == [1, 2, 0]
+    assert found[1].summary == str(found[1].verdicts[0])
+    assert "a bug in dra-driver (IndexError)" in found[1].summary
+    each = explain_pods(known, pods, time=ENDLESS, begins=lambda _: None, bug=bug)
+    assert sorted(one.report.exit_code for one in each) == [0, 1, 2]
+    assert told == ["pod ns/broken: list index out of range"] * 2
+    with pytest.raises(IndexError):
+        explain_several(known, [PendingSubject("")])
+
+
+def test_what_pods_share_stops_with_the_turn_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pod's turn is over long before the second one's; the second one may use what the first has begun."""
+    pods = [pod("a", NEVER_FITS), pod("b", BY_NAME)]
+    known = cluster(*pods, claims=(claim("one"),))
+    whole, clock = several.answer, [0.0]
+    given: list[Any] = []
+    over: list[bool] = []
+
+    def answer(subjects: Any, limits: Limits, fleet: Any) -> Report:
+        given.append(limits.stop)
+        over.append(given[0]())
+        return whole(subjects, limits, fleet)
+
+    def begins(_: Any) -> None:
+        clock[0] += 9.0 if given else 0.0
+
+    monkeypatch.setattr(several, "answer", answer)
+    list(explain_pods(known, pods, time=Time(lambda: clock[0], 100.0), begins=begins))
+    assert over == [False, False]
+
+
 def test_without_its_changes_a_report_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pods = [pod("a", BY_NAME)]
     known = cluster(*pods, claims=(claim("one"), holder("gpu-0")))
@@ -331,3 +384,21 @@ def test_what_could_not_be_read_is_not_settled(subject: Any, resource: str) -> N
     assert not settled(cluster(not_read=(gap,)), [subject])
     other = NotRead(resource="/metrics", reason="forbidden", message="no")
     assert settled(cluster(not_read=(other,)), [subject])
+
+
+@pytest.mark.parametrize("looks", range(1, 400, 7))
+def test_what_is_said_after_the_time_is_over_is_as_true_as_before(looks: int) -> None:
+    """Wherever the search is cut: no reason is given that the whole search does not give, unless the report says that it was cut."""
+    pair = claim("pair", request("a"), request("b"), request("c", cel="true"))
+    pods = [pod("p", {"resourceClaimName": "pair"})]
+    known = cluster(*pods, claims=(pair,))
+    left = itertools.count(looks, -1)
+    (whole,) = explain_pods(known, pods, time=ENDLESS, begins=lambda _: None)
+    time = Time(lambda: float(next(left) <= 0), 0.5)
+    (cut,) = explain_pods(known, pods, time=time, begins=lambda _: None)
+    assert whole.report.outcome == "devices do not fit"
+    if cut.report.outcome != "could not tell":
+        same = msgspec.structs.replace(cut.report, verdicts=whole.report.verdicts) == whole.report
+        assert CUT in cut.report.verdicts or same
+        reasons = [one for node in cut.report.nodes for one in node.devices]
+        assert not any(isinstance(one, NotEnoughDevices) for one in reasons)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking for pods that ask for the same costs what pods and claims are long, however often pods name a claim."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_driver.explain import alike
+from dra_driver.explain.alike import MOST_CLAIMS, grouped
+from dra_driver.explain.several import explain_several
+from dra_driver.explain.subject import wanted
+from dra_driver.explain.subject.subject import PendingSubject
+from dra_driver.explain.subject.wanted import Known
+from dra_driver.model.api.core import Pod
+from dra_driver.model.api.resource_claim import ResourceClaimSpec
+from dra_driver.model.cluster import ClusterState
+from tests.e2e import fleet as words
+from tests.e2e.fleet import devices, request, resource_slice
+from tests.unit.explain.clusters import state
+
+LONG = "device.driver == 'x' && " * 300 + "false"
+
+
+def naming(name: str, times: int, of: str = "resourceClaimName") -> Pod:
+    """A pod that names a claim or a template so many times."""
+    made = words.pod(of={of: "large"})
+    made["metadata"] |= {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+    made["spec"]["resourceClaims"] = [{"name": f"c{n}", of: "large"} for n in range(times)]
+    return msgspec.convert(made, Pod)
+
+
+def cluster(*pods: Pod) -> ClusterState:
+    claim = words.claim(request(cel=LONG), name="large")
+    template = words.template(request(cel=LONG), name="large")
+    claim["metadata"]["namespace"] = template["metadata"]["namespace"] = "ns"
+    known = state(resource_slice(devices(1)), claim)
+    return msgspec.structs.replace(
+        known, pods=pods, resource_claim_templates=convert_templates(template)
+    )
+
+
+def convert_templates(*templates: Any) -> Any:
+    kind = tuple[wanted.ResourceClaimTemplate, ...]
+    return msgspec.convert(templates, kind)
+
+
+@pytest.mark.parametrize("of", ["resourceClaimName", "resourceClaimTemplateName"])
+def test_what_many_pods_name_is_read_once(monkeypatch: pytest.MonkeyPatch, of: str) -> None:
+    digested: list[object] = []
+    copied: list[object] = []
+    digest, copy = alike._digest, wanted.with_defaults
+    monkeypatch.setattr(alike, "_digest", lambda what: digested.append(what) or digest(what))
+    monkeypatch.setattr(wanted, "with_defaults", lambda spec: copied.append(spec) or copy(spec))
+    pods = [naming(f"p{n}", 9, of) for n in range(5)]
+    known = Known(cluster(*pods))
+    assert grouped(known, pods) == [pods]
+    specs = [one for one in digested if isinstance(one, ResourceClaimSpec)]
+    assert len(specs) == len(copied) == 1
+    assert len(repr([one for one in digested if isinstance(one, tuple)])) < 50 * len(LONG)
+
+
+def test_a_pod_with_very_many_claims_is_compared_with_no_other() -> None:
+    few = [naming(f"few{n}", MOST_CLAIMS) for n in range(2)]
+    many = [naming(f"many{n}", MOST_CLAIMS + 1) for n in range(2)]
+    known = Known(cluster(*few, *many))
+    assert grouped(known, [*few, *many]) == [few, [many[0]], [many[1]]]
+
+
+def test_a_claim_that_is_named_many_times_is_in_the_report_once_and_its_selectors_are_cut() -> None:
+    (found,) = explain_several(cluster(naming("p", 40)), [PendingSubject("ns")]).items
+    assert found.outcome == "devices do not fit"
+    (claim,) = found.claims
+    (asked,) = claim.requests
+    assert len(asked.asks) < 1100
+    assert asked.asks.endswith(" …")
