@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Object, at, entries, mapping
 from dra_driver.check.parts import devices_path, is_of_dra, pod_of, requests
+from dra_driver.model.dns_names import is_label, is_subdomain
 from dra_driver.model.printable import printable
 from dra_driver.model.quantity import Quantity
 from dra_driver.model.yaml_documents import Path
 from dra_driver.planning.taints import is_label_key
 
 REFUSED = "the API server would refuse it"
-_LONGEST_DRIVER, _LONGEST_NAME, _LONGEST_LABEL, _LONGEST_IDENTIFIER = 63, 253, 63, 32
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_LONGEST_DRIVER, _LONGEST_LABEL, _LONGEST_IDENTIFIER = 63, 63, 32
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST = 2**63 - 1
@@ -62,10 +61,6 @@ def _shown(value: object) -> str:
     return f"{value!a:.80}"
 
 
-def _is_subdomain(name: str, longest: int = _LONGEST_NAME) -> bool:
-    return len(name) <= longest and _SUBDOMAIN.fullmatch(name) is not None
-
-
 def _labels(one: Given, path: Path) -> Iterator[Finding]:
     found = mapping(at(one.content, path))
     for key, value in mapping(found.get("labels")).items():
@@ -98,7 +93,7 @@ def _class_name(one: Given, path: Path, body: Object) -> Iterator[Finding]:
     name = body.get("deviceClassName")
     if name is None or name == "":
         yield _refused(one, path, "the request has no deviceClassName", "name a DeviceClass")
-    elif isinstance(name, str) and not _is_subdomain(name):
+    elif isinstance(name, str) and not is_subdomain(name):
         what = f"{_shown(name)} is no name of a DeviceClass"
         yield _refused(one, (*path, "deviceClassName"), what, _WORDS)
 
@@ -135,7 +130,7 @@ def is_attribute(name: str) -> bool:
     """Return whether this is DOMAIN/NAME as attributes are named."""
     domain, _, inner = name.partition("/")
     short = len(inner) <= _LONGEST_IDENTIFIER
-    return _is_subdomain(domain, _LONGEST_DRIVER) and short and bool(_IDENTIFIER.fullmatch(inner))
+    return is_subdomain(domain, _LONGEST_DRIVER) and short and bool(_IDENTIFIER.fullmatch(inner))
 
 
 def _twice(one: Given, path: Path, content: Object) -> Iterator[Finding]:
@@ -159,7 +154,7 @@ def _drivers(one: Given, path: Path) -> Iterator[Finding]:
             continue  # told as an empty configuration
         if not driver:
             yield _refused(one, place, "it has no driver", "name the driver that it is for")
-        elif isinstance(driver, str) and not _is_subdomain(driver, _LONGEST_DRIVER):
+        elif isinstance(driver, str) and not is_subdomain(driver, _LONGEST_DRIVER):
             what = f"{_shown(driver)} is no name of a driver"
             action = f"at most {_LONGEST_DRIVER} {_WORDS}"
             yield _refused(one, (*place, "driver"), what, action)
@@ -187,7 +182,7 @@ def _pod(one: Given) -> Iterator[Finding]:
     for inner, entry in entries(pod.content, ("spec", "resourceClaims")):
         for field in ("resourceClaimName", "resourceClaimTemplateName"):
             name = entry.get(field)
-            if isinstance(name, str) and name and not _is_subdomain(name):
+            if isinstance(name, str) and name and not is_subdomain(name):
                 what = f"{_shown(name)} is no name of an object"
                 yield _refused(one, (*pod.path, *inner, field), what, _WORDS)
     for path, container in pod.containers():
@@ -201,7 +196,7 @@ def _uses(one: Given, path: Path, resources: Object) -> Iterator[Finding]:
         name, request = use.get("name"), use.get("request") or ""
         if not isinstance(name, str) or not isinstance(request, str):
             continue  # told for itself
-        if request and not _is_request(request):
+        if request and not is_label(request):
             what = f"{_shown(request)} is no name of a request"
             yield _refused(one, (*path, *inner, "request"), what, _WORDS)
         had = before.setdefault(name, set())
@@ -211,10 +206,6 @@ def _uses(one: Given, path: Path, resources: Object) -> Iterator[Finding]:
                 one, (*path, *inner), what, "name the claim, or each request of it, once"
             )
         had.add(request)
-
-
-def _is_request(name: str) -> bool:
-    return len(name) <= _LONGEST_LABEL and _LABEL.fullmatch(name) is not None
 
 
 def _resources(one: Given, path: Path, resources: Object) -> Iterator[Finding]:

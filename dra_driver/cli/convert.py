@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from dra_driver.cli import inputs, render
@@ -22,10 +21,10 @@ from dra_driver.convert.resources import Choice, NotConverted
 from dra_driver.errors import Permanent
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE, WITH_RESERVATION
 from dra_driver.model.yaml_documents import BadDocument
+from dra_driver.model.yaml_text import yaml_text
 
 Object = dict[str, Any]
 _NAMED = ("ResourceClaim", "ResourceClaimTemplate")
-_WIDE = 10_000  # an expression stays in its line
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -60,10 +59,10 @@ def _documents(one: Converted) -> Iterator[str]:
 
 def _shown(document: Object) -> str:
     """Return the document as YAML. Text with direction marks is escaped: a reader would see another order than a program."""
-    text = yaml.safe_dump(document, sort_keys=False, width=_WIDE, allow_unicode=True)
+    text = yaml_text(document)
     if all(map(str.isprintable, text.split("\n"))):
         return text
-    return yaml.safe_dump(document, sort_keys=False, width=_WIDE)
+    return yaml_text(document, is_ascii=True)
 
 
 def _line(left: NotConverted) -> str:

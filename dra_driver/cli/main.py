@@ -78,7 +78,8 @@ class CommandLine(argparse.ArgumentParser):
 
     def refuse(self, rest: Sequence[str]) -> "NoReturn":
         """Print the usage and the arguments that this command does not have, and exit."""
-        options = self._option_string_actions
+        # Whoever mistypes another flag must not be led to one that overwrites files.
+        options = self._option_string_actions.keys() - {"--force"}
         flags = [flag for one in rest if (flag := one.partition("=")[0]).startswith("-")]
         meant = next(
             (f"; did you mean {near}?" for flag in flags if (near := _near(flag, options))), ""
@@ -183,7 +184,7 @@ def _as_flags(given: Sequence[str], commands: "Mapping[str, str]") -> Sequence[s
 
 def _near(word: str, known: Iterable[str]) -> str:
     """Return the known word that is most like `word`; "" if none is like it."""
-    found: list[str] = _imported("difflib").get_close_matches(word, list(known), 1)
+    found: list[str] = _imported("difflib").get_close_matches(word, sorted(known), 1)
     return found[0] if found else ""
 
 

@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import TextIO
 
 import msgspec
-import yaml
 
 from dra_driver import PROJECT
 from dra_driver.errors import Permanent
 from dra_driver.model.printable import printable
+from dra_driver.model.yaml_text import yaml_text
 
 JSON, YAML = "json", "yaml"
 DOCUMENTS = (JSON, YAML)
@@ -137,7 +137,7 @@ def document(content: msgspec.Struct | dict[str, object], output: str = JSON) ->
     text = _json(content)
     if output == YAML:
         # Each document begins with a line of its own, so that a reader can tell the documents of --watch apart.
-        line("---\n" + yaml.safe_dump(json.loads(text), sort_keys=False).rstrip("\n"))
+        line("---\n" + yaml_text(json.loads(text), is_ascii=True, width=80).rstrip("\n"))
     else:
         raw(text)
 

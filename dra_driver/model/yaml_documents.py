@@ -13,10 +13,9 @@ from typing import IO, Any
 import yaml
 from msgspec import Struct, field
 from msgspec.structs import replace
-from yaml.constructor import SafeConstructor
-from yaml.resolver import Resolver
 
 from dra_driver.model.printable import printable
+from dra_driver.model.yaml_scalars import PREFIX, TEXT, Scalar, key_text, resolved, sent, tagged
 
 MOST_VALUES = 150_000  # in one document
 MOST_TEXT = 3 * 1024 * 1024
@@ -24,10 +23,9 @@ MOST_TEXT = 3 * 1024 * 1024
 DEEPEST = 100
 LONGEST_NUMBER = 400
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PREFIX = "tag:yaml.org,2002:"
-_TEXT = tuple(f"{_PREFIX}{name}" for name in ("str", "timestamp", "binary", "value", "merge"))
-_MERGE = f"{_PREFIX}merge"
-_CONTAINERS = {"map": f"{_PREFIX}map", "seq": f"{_PREFIX}seq"}
+_MERGE = f"{PREFIX}merge"
+_TEXTS = (TEXT, _MERGE, *(f"{PREFIX}{name}" for name in ("timestamp", "binary", "value")))
+_CONTAINERS = {"map": f"{PREFIX}map", "seq": f"{PREFIX}seq"}
 
 
 class BadDocument(ValueError):
@@ -96,12 +94,12 @@ class _OpenNode(Struct):
 
 
 class _Node(Struct, frozen=True):
-    """A complete value, and its size. Each alias of the value adds this size to the document again."""
+    """A complete value, and its size. Each alias of the value adds this size to the document again. `key` is what it is as a key."""
 
     value: Any
     values: int
     text: int
-    tag: str = ""
+    key: Any = None
 
 
 class _LimitedStream:
@@ -214,15 +212,15 @@ class _Builder:
             raise _bad(event, f"a document of more than {MOST_TEXT:,} characters (aliases count)")
 
     def _scalar(self, event: Any) -> _Node:
-        tag = event.tag
-        if tag in (None, "!"):
-            plain = event.implicit[0] and len(event.value) <= LONGEST_NUMBER
-            tag = _RESOLVER.resolve(yaml.ScalarNode, event.value, (plain, not plain))
+        text = event.value
         try:
-            value = _value(tag, event.value)
-        except (ValueError, KeyError, OverflowError) as error:
-            raise _bad(event, f"{event.value[:40]!a} is no {str(tag)[:60]!a}") from error
-        node = _Node(value, 1, len(event.value), tag)
+            found = _found(event)
+            key = _MERGE_KEY if _is_merge(event) else key_text(found)
+            node = _Node(sent(found), 1, len(text), key)
+        except ValueError as error:
+            # Without a tag it is .nan or .inf.
+            what = ascii(event.tag[:60]) if event.tag else "number of JSON: write it in quotes"
+            raise _bad(event, f"{text[:40]!a} is no {what}") from error
         if event.anchor:
             self._anchors[event.anchor] = node
         return node
@@ -232,7 +230,7 @@ class _Builder:
         if not counted:
             self._count(node.values, node.text, event)
             if self._places is not None:
-                self._places.note(self._open, event)
+                self._places.note(self._open, event, node.key)
         if not self._open:
             if node.value is not None:
                 places = self._places.places if self._places is not None else NOWHERE
@@ -244,7 +242,7 @@ class _Builder:
         if isinstance(into.value, list):
             into.value.append(node.value)
         elif not into.has_key:
-            into.key, into.has_key = (_MERGE_KEY if node.tag == _MERGE else _key(node, event)), True
+            into.key, into.has_key = _key(node, event), True
             if self._unique_keys and into.key in into.value:
                 raise _bad(
                     event, f"the key {str(into.key)[:40]!a} is there twice; remove one of them"
@@ -265,8 +263,8 @@ class _PlaceBook:
         self._keys: dict[Path, Place] = {}
         self.places = Places(self._values, self._keys)
 
-    def note(self, opened: list[_OpenNode], event: Any) -> None:
-        """Note the value that begins with this event; `opened` are the lists and mappings around it."""
+    def note(self, opened: list[_OpenNode], event: Any, key: object = None) -> None:
+        """Note the value, or the key, that begins with this event; `opened` are the lists and mappings around it."""
         path = tuple(
             len(one.value) if isinstance(one.value, list) else one.key for one in opened[:-1]
         )
@@ -277,8 +275,8 @@ class _PlaceBook:
             self._values[(*path, len(opened[-1].value))] = place
         elif opened[-1].has_key:
             self._values[(*path, opened[-1].key)] = place
-        elif isinstance(event, yaml.ScalarEvent):
-            self._keys[(*path, event.value)] = place
+        elif isinstance(event, yaml.ScalarEvent) and isinstance(key, str):
+            self._keys[(*path, key)] = place
 
     def close(self, opened: list[_OpenNode], event: Any) -> None:
         """Note where a mapping or list in brackets ends. One by indentation ends where the next token begins, which says nothing."""
@@ -302,29 +300,24 @@ def _place(event: Any) -> Place:
     return Place(start.line + 1, start.column + 1, start.index, end.index, style)
 
 
-_RESOLVER: Any = Resolver()
-_CONSTRUCTOR = SafeConstructor()
 _MERGE_KEY = object()
 
 
-def _value(tag: str, text: str) -> Any:
-    """Return the Python value of a scalar. Raises ValueError, KeyError or OverflowError if the text does not fit its tag."""
-    if tag in _TEXT:
+def _found(event: Any) -> Scalar:
+    """Return the value of a scalar as the reader has it in memory. Raises ValueError if the text does not fit its tag."""
+    text: str = event.value
+    if event.tag in (None, "!"):
+        # A word so long is no number, and must cost no arithmetic.
+        return resolved(text) if event.implicit[0] and len(text) <= LONGEST_NUMBER else text
+    if event.tag in _TEXTS:
         return text
     if len(text) > LONGEST_NUMBER:
         raise ValueError(text[:40])
-    node = yaml.ScalarNode(tag, text)
-    match tag.removeprefix(_PREFIX):
-        case "null":
-            return None
-        case "bool":
-            return _CONSTRUCTOR.construct_yaml_bool(node)
-        case "int":
-            return _CONSTRUCTOR.construct_yaml_int(node)
-        case "float":
-            return _CONSTRUCTOR.construct_yaml_float(node)
-        case _:
-            raise ValueError(tag)
+    return tagged(event.tag, text)
+
+
+def _is_merge(event: Any) -> bool:
+    return bool(event.value == "<<" and (event.implicit[0] or event.tag == _MERGE))
 
 
 def _with_merged(done: _OpenNode) -> dict[Any, Any]:
@@ -349,19 +342,12 @@ def _mappings(value: Any, event: Any) -> list[dict[Any, Any]]:
     return found
 
 
-def _key(node: _Node, event: Any) -> str:
+def _key(node: _Node, event: Any) -> Any:
     """Return a key as JSON has it, a text. Many numbers with one hash would make each look into the mapping slow; texts have no such ones."""
-    match node.value:
-        case str():
-            return node.value
-        case bool():
-            return "true" if node.value else "false"
-        case int() | float():
-            return str(node.value).removesuffix(".0")
-        case None:
-            raise _bad(event, "a mapping's key is null")
-        case _:
-            raise _bad(event, "a mapping's key is a list or a mapping")
+    if node.key is None:
+        what = "null" if node.value is None else "a list or a mapping"
+        raise _bad(event, f"a mapping's key is {what}")
+    return node.key
 
 
 def _bad(event: Any, problem: str) -> BadDocument:

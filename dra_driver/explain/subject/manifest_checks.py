@@ -8,7 +8,6 @@ Source: k8s.io/kubernetes pkg/apis/resource/validation, pkg/apis/core/validation
 """
 
 import difflib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -29,6 +28,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimStatus,
     ResourceClaimTemplate,
 )
+from dra_driver.model.dns_names import LONGEST_SUBDOMAIN, is_label, is_subdomain
 
 _MOST_REQUESTS, _MOST_ALTERNATIVES = 32, 8
 _MODES = ("", "ExactCount", "All")
@@ -36,10 +36,7 @@ _OPERATORS = ("Equal", "Exists")
 _POD_OPERATORS = (*_OPERATORS, "Lt", "Gt")
 _DEVICE_EFFECTS = ("NoSchedule", "NoExecute", "None")
 _POD_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
-_LONGEST_NAME = 253
-_NAME_WORDS = f"at most {_LONGEST_NAME} of them, with a letter or digit at the beginning, at the end and beside each '.'"
+_NAME_WORDS = f"at most {LONGEST_SUBDOMAIN} of them, with a letter or digit at the beginning, at the end and beside each '.'"
 _NEAR, _VERY_NEAR = 0.6, 0.8
 _NOT_LOOKED_INTO = (core.PodStatus, ResourceClaimStatus, Namespace)
 _METADATA = (
@@ -91,7 +88,9 @@ def _unnamed(document: object) -> Iterator[str]:
     name = str(metadata.get("name") or "")
     if not name and not metadata.get("generateName"):
         yield f"it has no metadata.name; write one: {_NAME_WORDS}"
-    elif name and not (len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name)):
+    elif len(name) > LONGEST_SUBDOMAIN:
+        yield f"metadata.name has {len(name)} characters; write one of at most {LONGEST_SUBDOMAIN}"
+    elif name and not is_subdomain(name):
         yield f"metadata.name may have lower case letters, digits, '-' and '.'; write another one: {_NAME_WORDS}"
 
 
@@ -174,7 +173,7 @@ def _claim(devices: DeviceClaim, path: str) -> Iterator[str]:
 
 def _names(names: Sequence[str], path: str) -> Iterator[str]:
     for index, name in enumerate(names):
-        if not _LABEL.fullmatch(name):
+        if not is_label(name):
             said = f"is named {name!a}" if name else "has no name"
             yield f"{path}[{index}] {said}: lower case letters, digits and '-' are allowed; write at most 63 of them, with a letter or digit at both ends"
         elif name in names[:index]:

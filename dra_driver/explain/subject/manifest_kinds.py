@@ -8,9 +8,8 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from dra_driver.model.api.resource_claim import GROUP, TAINT_RULE_VERSIONS
+from dra_driver.model.yaml_text import yaml_in_one_line
 
 SPOKEN = ("v1", "v1beta2", "v1beta1")
 """The versions of resource.k8s.io that `explain` reads, newest first."""
@@ -162,8 +161,7 @@ def _written(document: Mapping[str, Any], version: str, best: str) -> str:
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
     requests = requests if isinstance(requests, list) else []
-    example = yaml.safe_dump({"requests": requests[:1]}, default_flow_style=True, sort_keys=False)
-    example = " ".join(example.split())
+    example = yaml_in_one_line({"requests": requests[:1]})
     if len(example) > _LONGEST_EXAMPLE:
         return f"`{change}`, with the request's fields but its name below `exactly`"
     more = ", the others alike" if len(requests) > 1 else ""
@@ -175,8 +173,7 @@ def _asked_today(document: Mapping[str, Any], best: str) -> str:
     spec = _inner_spec(document)
     asked = {"deviceClassName": ascii(spec.get("resourceClassName") or "CLASS")[1:-1]}
     request = {"name": "gpu", **(asked if best in _FLAT else {"exactly": asked})}
-    example = yaml.safe_dump({"requests": [request]}, default_flow_style=True, sort_keys=False)
-    example = " ".join(example.split())
+    example = yaml_in_one_line({"requests": [request]})
     more = ""
     if "parametersRef" in spec:
         more = ", and what the object of `parametersRef` said as selectors, count or config"

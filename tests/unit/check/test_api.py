@@ -92,7 +92,17 @@ def test_all_mistakes_of_an_object_are_told() -> None:
 
 
 def test_a_value_that_json_does_not_have_is_malformed() -> None:
-    assert brief("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {a: .nan, 2: x}\n")
+    content = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    found = check([Given({**content, "spec": {"a": float("nan"), "b": "\ud800"}})], Known())
+    assert "api-malformed" in {one.rule for one in found}
+
+
+def test_a_label_is_read_as_kubectl_reads_it() -> None:
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: %s}}\nspec: {containers: [{name: c, image: i}]}\n"
+    assert brief(text % "1:30") == [f"3 api-value: {REFUSED}'a': '1:30' is no label"]
+    for word in ("1e3", "08", "y"):
+        (one,) = brief(text % word)
+        assert one.startswith(f"3 api-malformed: {REFUSED}Expected `str`, got ")
 
 
 def test_parameters_that_json_does_not_have_are_malformed() -> None:

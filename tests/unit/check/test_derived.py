@@ -53,7 +53,7 @@ def test_an_attribute_that_a_constraint_compares(constraints: str) -> None:
         ),
         (
             ["name: a.example/pci, expression: device.driver"],
-            "      - name: nic\n        exactly: {deviceClassName: n}\n    constraints: [{requests: [nic], matchAttribute: a.example/pci}]\n",
+            "      - name: nic\n        exactly: {deviceClassName: net}\n    constraints: [{requests: [nic], matchAttribute: a.example/pci}]\n",
             f"11 api-value: {REFUSED}no constraint compares a.example/pci of this request",
         ),
         (

@@ -275,6 +275,18 @@ def test_what_is_repeated_of_the_input_stays_in_its_comment(
     assert "\a" not in captured.out
 
 
+def test_a_text_that_kubectl_would_take_for_a_number_is_written_in_quotes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = ["12345e7", "n", "08", "12:30"]
+    one = pod("{nvidia.com/gpu: 1}")
+    one["spec"]["containers"][0]["env"] = [{"name": "A", "value": each} for each in values]
+    (tmp_path / "pod.json").write_text(json.dumps(one))
+    assert main(["convert", str(tmp_path / "pod.json")]) == 0
+    out = capsys.readouterr().out
+    assert all(f"value: '{each}'\n" in out for each in values)
+
+
 def test_text_with_direction_marks_is_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,11 @@ def test_wrong_usage_is_exit_code_64(capsys, arguments: list[str]) -> None:
         (["fly"], "dra-driver [-h]", "no command 'fly'; there are run, devices, doctor,"),
         (["explain", "--no-such"], "dra-driver explain [-h]", "arguments: --no-such\n"),
         (["record", "f", "more"], "dra-driver record [-h]", "arguments: more\n"),
+        (
+            ["convert", "--from", "a"],
+            "dra-driver convert [-h]",
+            "arguments: --from\n",
+        ),
         (["devices", "--jsn=1"], "dra-driver devices [-h]", "--jsn=1; did you mean --json?\n"),
         (["explain", "--a\033[31m"], "dra-driver explain [-h]", "arguments: --a\\x1b[31m\n"),
     ],

@@ -193,7 +193,10 @@ POD_TOLERATIONS = (
         (words.pod(containers=[]), "spec.containers is empty: a pod has at least one container"),
         (words.claim(name=""), "ResourceClaim without a name: it has no metadata.name"),
         (words.claim(name="A"), "metadata.name may have lower case letters, digits, '-' and '.'"),
-        (words.claim(name="a" * 254), "metadata.name may have lower case letters"),
+        (
+            words.claim(name="a" * 254),
+            "metadata.name has 254 characters; write one of at most 253",
+        ),
         (
             words.pod(of={"resourceClaimName": "a", "resourceClaimTemplateName": "b"}),
             "spec.resourceClaims[0] needs one of resourceClaimName and resourceClaimTemplateName",
@@ -223,6 +226,10 @@ def test_what_a_toleration_may_say_is_judged(operator: str, effect: str) -> None
     toleration = {"key": "a", "operator": operator, "effect": effect}
     claim = words.claim(request(tolerations=[toleration]), config=[{"requests": ["gpu"]}])
     assert answer(state(ONE), claim).exit_code == 0
+
+
+def test_a_part_of_a_name_may_be_longer_than_a_label() -> None:
+    assert answer(state(ONE), words.claim(name="a" * 64 + "." + "b" * 188)).exit_code == 0
 
 
 def test_a_pod_may_tolerate_one_taint_or_all() -> None:
