@@ -22,7 +22,7 @@ from dra_driver.cli.doctor_cluster import ClusterLook
 from dra_driver.cli.doctor_record import diagnosis_of
 from dra_driver.cli.main import KUBECTL
 from dra_driver.cli.render_doctor import lines
-from dra_driver.cli.settings import settings_from
+from dra_driver.cli.settings import is_given, settings_from
 from dra_driver.config.settings import Settings
 from dra_driver.doctor.findings import Diagnosis, ordered, unknown
 from dra_driver.errors import DriverError
@@ -119,7 +119,12 @@ def _checks(
         version = look.runtime_version if isinstance(look, ClusterLook) else str
         here = not host_is_seen or is_node(settings, root)
         yield from node_checks(
-            settings, root, is_node=here, host_is_seen=host_is_seen, runtime_version=version
+            settings,
+            root,
+            is_node=here,
+            host_is_seen=host_is_seen,
+            http_is_named=is_given(chosen, "http_address"),
+            runtime_version=version,
         )
         served = partial(served_resources, settings, root)
     if isinstance(look, ClusterLook):

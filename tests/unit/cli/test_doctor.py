@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import select
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dra_driver.cli.main import kubectl, main
+from dra_driver.daemon import probes
 from dra_driver.daemon.http_endpoint import HttpEndpoint
 from dra_driver.doctor.redact import own_words
 from dra_driver.model.cluster import FORMAT, FORMAT_VERSION
@@ -31,6 +33,7 @@ from dra_driver.testing.nvml.node import MockNode
 
 DRIVER = "gpu.dra-driver.dev"
 CONTAINERD = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = true\n'
+DOCUMENT = "apiVersion: config.dra-driver.dev/v1alpha1\nkind: DriverConfig\n"
 Doctor = Callable[..., int]
 
 
@@ -395,7 +398,7 @@ def test_what_the_running_driver_says_of_itself(
     thread.join()
     assert code == 1
     said = findings(capsys)["problem", "driver-not-ready"]
-    assert said["found"] == "no scan has succeeded for 23 s"
+    assert said["found"] == "whoever listens there says “no scan has succeeded for 23 s”"
     closed = ["--json", "--http-address", f"127.0.0.1:{served.port}"]
     doctor(*closed)
     assert ("note", "probes-out-of-reach") in findings(capsys)
@@ -403,6 +406,33 @@ def test_what_the_running_driver_says_of_itself(
     monkeypatch.setenv("KUBECONFIG", str(root / "none"))
     main(["doctor", *closed])
     assert ("problem", "driver-silent") in findings(capsys)
+
+
+@pytest.mark.parametrize("where", ["flag", "variable", "document"])
+def test_on_the_host_only_a_named_address_is_asked(
+    where: str,
+    root: Path,
+    doctor: Doctor,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever has a hostPort can listen where the driver would without a pod, and give advice to whoever asks."""
+    monkeypatch.delenv("DRA_DRIVER_HTTP_ADDRESS")
+    monkeypatch.setattr(probes, "ANSWER_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        words = ["--http-address", address] if where == "flag" else []
+        if where == "variable":
+            monkeypatch.setenv("DRA_DRIVER_HTTP_ADDRESS", address)
+        elif where == "document":
+            put(root, "driver.yaml", f"{DOCUMENT}httpAddress: {address}\n")
+            words = ["--config", str(root / "driver.yaml")]
+        doctor("--json", *words)
+        listening.setblocking(False)
+        was_asked = bool(select.select([listening], [], [], 0)[0])
+    said = findings(capsys)["note", "probes-out-of-reach"]["found"]
+    assert was_asked is (where != "document")
+    assert ("hostPort" in said) is not was_asked
 
 
 def test_from_outside_only_the_api_server_is_asked(
