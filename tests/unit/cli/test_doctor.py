@@ -583,8 +583,9 @@ def test_a_record_is_asked_about_one_of_its_nodes(
     assert code == 1
     assert ("problem", "slices-missing") in found
     assert found["unknown", "rights"]["found"] == "a record has nothing of it"
-    assert main(["doctor", "--from", str(root / "file.json")]) == 1
-    assert "name the node with --node NODE; it has n" in capsys.readouterr().err
+    no_answer(
+        ["--from", str(root / "file.json")], "name the node with --node NODE; it has n", capsys
+    )
 
 
 @pytest.mark.parametrize(
@@ -683,8 +684,27 @@ def test_a_file_that_cannot_be_read_is_told(
 ) -> None:
     whole = text.replace('"F"', f'"{FORMAT}"').replace(": 1,", f": {FORMAT_VERSION},")
     (root / "file.json").write_text(whole)
-    assert main(["doctor", "--from", str(root / "file.json")]) == 1
-    assert said in capsys.readouterr().err
+    no_answer(["--from", str(root / "file.json")], said, capsys)
+
+
+def no_answer(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is none, which is no problem of the node; who asks for a document gets one."""
+    assert main(["doctor", *words]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert main(["doctor", *words, "-o", "json"]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    (one,) = json.loads(shown.out)["findings"]
+    assert (one["severity"], one["object"]) == ("unknown", words[1])
+    assert said in one["found"]
+    assert main(["doctor", *words, "--json"]) == 2
+    assert list(findings(capsys)) == [("unknown", "api")]
+
+
+def test_a_file_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    no_answer(["--from", "/nope"], "cannot read the record /nope: there is no such file", capsys)
 
 
 @pytest.mark.parametrize("words", [["--bundle", "x"], ["--root", "/"]])
