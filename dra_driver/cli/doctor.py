@@ -19,10 +19,10 @@ from dra_driver.cli import bundle, cluster, common_arguments, render
 from dra_driver.cli.checks import Check, run_checks
 from dra_driver.cli.destination import Destination
 from dra_driver.cli.doctor_cluster import ClusterLook
-from dra_driver.cli.doctor_record import diagnosis_of
+from dra_driver.cli.doctor_record import diagnosis_of, untold
 from dra_driver.cli.main import KUBECTL
 from dra_driver.cli.render_doctor import lines
-from dra_driver.cli.settings import settings_from
+from dra_driver.cli.settings import is_given, settings_from
 from dra_driver.config.settings import Settings
 from dra_driver.doctor.findings import Diagnosis, ordered, unknown
 from dra_driver.errors import DriverError
@@ -47,7 +47,13 @@ def _run(chosen: argparse.Namespace) -> int:
         chosen.parser.error("--from reads a file, so it goes neither with --bundle nor with --root")
     settings = settings_from(chosen, named=False, options_of=options_of)
     if chosen.record:
-        found = diagnosis_of(chosen.record, NodeName(chosen.node), settings)
+        try:
+            found = diagnosis_of(chosen.record, NodeName(chosen.node), settings)
+        except DriverError as error:
+            render.error(str(error))
+            found = untold(chosen.record, NodeName(chosen.node), settings, str(error))
+            if chosen.output not in (render.JSON, render.YAML, common_arguments.LINES):
+                return found.exit_code
         _show(found, chosen)
         return found.exit_code
     account = _account(chosen)
@@ -119,7 +125,12 @@ def _checks(
         version = look.runtime_version if isinstance(look, ClusterLook) else str
         here = not host_is_seen or is_node(settings, root)
         yield from node_checks(
-            settings, root, is_node=here, host_is_seen=host_is_seen, runtime_version=version
+            settings,
+            root,
+            is_node=here,
+            host_is_seen=host_is_seen,
+            http_is_named=is_given(chosen, "http_address"),
+            runtime_version=version,
         )
         served = partial(served_resources, settings, root)
     if isinstance(look, ClusterLook):

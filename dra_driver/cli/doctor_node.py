@@ -53,11 +53,12 @@ def node_checks(
     *,
     is_node: bool,
     host_is_seen: bool,
+    http_is_named: bool,
     runtime_version: Callable[[], str],
 ) -> Iterator[Check]:
     """Yield the checks; without `is_node` only those of the hardware. Without `host_is_seen` this is a container that sees only what is mounted.
 
-    `runtime_version` asks the API server; "" if unknown.
+    `http_is_named`: the HTTP address is no default, and whoever listens there is to be asked also from the host. `runtime_version` asks the API server; "" if unknown.
     """
     host = Host(root)
     here = host.settings(settings)
@@ -102,14 +103,18 @@ def node_checks(
         lambda: host_rules.judge_cdi(host.cdi(str(settings.cdi_dir))),
     )
     yield of_host("imex", "/proc", lambda: host_rules.judge_imex(host.processes("nvidia-imex")))
-    address = settings.http_address
     yield from _kubelet_checks(settings, here, host)
-    if address is not None:
-        yield Check(
-            "probes",
-            f"port {address[1]}",
-            lambda: kubelet_rules.judge_probes(own_word(address), in_pod=not host_is_seen),
-        )
+    if (address := settings.http_address) is not None:
+        yield _probes(address, host_is_seen=host_is_seen, is_named=http_is_named)
+
+
+def _probes(address: tuple[str, int], *, host_is_seen: bool, is_named: bool) -> Check:
+    def look() -> Iterable[Finding]:
+        if host_is_seen and not is_named:
+            return kubelet_rules.judge_unasked_probes(address[1])
+        return kubelet_rules.judge_probes(own_word(address), in_pod=not host_is_seen)
+
+    return Check("probes", f"port {address[1]}", look)
 
 
 def _kubelet_checks(settings: Settings, here: Settings, host: Host) -> Iterator[Check]:

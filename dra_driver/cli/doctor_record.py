@@ -60,6 +60,13 @@ def diagnosis_of(name: str, node: NodeName, settings: Settings) -> Diagnosis:
     )
 
 
+def untold(name: str, node: NodeName, settings: Settings, why: str) -> Diagnosis:
+    """Return the diagnosis of a file that gives no answer, for a program that reads documents."""
+    step = "give a file of `dra-driver doctor --bundle` or `dra-driver record`, and for a record --node NODE"
+    one = msgspec.structs.replace(unknown("api", name, why), next_step=step)
+    return Diagnosis(node=node, driver=settings.node.driver, seen_from="record", findings=(one,))
+
+
 def _told(content: bytes, name: str) -> Diagnosis | None:
     """Return the findings of a bundle; None if the content is none. Raises Permanent if they cannot be read."""
     try:

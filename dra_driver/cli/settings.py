@@ -21,3 +21,9 @@ def settings_from(
     named_file = chosen.config or os.environ.get(CONFIG_VARIABLE)
     file = Path(named_file) if named_file else None
     return config.load(flags, os.environ, file, named=named, options_of=options_of)
+
+
+def is_given(chosen: argparse.Namespace, name: str) -> bool:
+    """Return whether a setting was given to this process itself, by its flag or its variable: a config document may be the driver's."""
+    (option,) = (one for one in OPTIONS if one.name == name)
+    return getattr(chosen, name) is not None or option.variable in os.environ

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dra_driver.doctor.findings import NO_NODE, NOT_ASKED, Finding, finding, fine, unknown
 from dra_driver.model.host import KubeletConfig, KubeletOnHost, OwnWord, Place, PlaceKind
+from dra_driver.model.quotes import quoted
 from dra_driver.model.state import Phase, PreparedClaim, Unknown
 from dra_driver.planning.neighbours import vendor_of
 
@@ -75,24 +76,37 @@ def judge_driver(host: KubeletOnHost, at_work: Sequence[str]) -> Iterator[Findin
         yield finding("driver-not-listening", "registration socket", said)
 
 
+def judge_unasked_probes(port: int) -> Iterator[Finding]:
+    """Yield that nobody was asked: on the host, any pod with a hostPort can listen where the driver's address would be."""
+    found = "who listens there may be any pod with this hostPort, so it was not asked"
+    yield finding(NOT_ASKED, f"port {port}", found)
+
+
 def judge_probes(told: OwnWord, *, in_pod: bool) -> Iterator[Finding]:
-    """Yield what the running driver says of itself. `in_pod`: this process is in the driver's own pod, so the driver must answer."""
+    """Yield what the running driver says of itself. `in_pod`: this process is in the driver's own pod, so the driver must answer.
+
+    What was answered is quoted: if the driver does not listen there, somebody else may, with advice of his own.
+    """
     if told.unanswered:
         name = "driver-silent" if in_pod else NOT_ASKED
         yield finding(name, told.address, told.unanswered)
         return
     if told.livez:
-        yield finding("driver-not-alive", f"{told.address}/livez", "; ".join(told.livez))
+        yield finding("driver-not-alive", f"{told.address}/livez", _said("; ".join(told.livez)))
     if told.readyz:
-        yield finding("driver-not-ready", f"{told.address}/readyz", "; ".join(told.readyz))
+        yield finding("driver-not-ready", f"{told.address}/readyz", _said("; ".join(told.readyz)))
     ages = sorted(told.sample_ages.items())
     old = [f"{name} for {age:.0f} s" for name, age in ages if age > LONGEST_SAMPLE_AGE_SECONDS]
     if old:
-        yield finding("devices-not-measured", told.address, ", ".join(old))
+        yield finding("devices-not-measured", told.address, _said(", ".join(old)))
     if told.vanished:
-        yield finding("devices-gone", told.address, ", ".join(told.vanished))
+        yield finding("devices-gone", told.address, _said(", ".join(told.vanished)))
     if not (told.livez or told.readyz or old or told.vanished):
-        yield fine("probes", told.address, "/livez and /readyz say ok")
+        yield fine("probes", told.address, "whoever listens there says ok to /livez and /readyz")
+
+
+def _said(text: str) -> str:
+    return f"whoever listens there says {quoted(text)}"
 
 
 def judge_plugins(host: KubeletOnHost, own: Collection[str]) -> Iterator[Finding]:

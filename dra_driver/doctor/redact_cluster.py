@@ -2,7 +2,8 @@
 """What of a cluster's objects may leave the cluster in a bug report?
 
 All that decides about devices stays, because `explain` reads it: names, labels, selectors, attributes, taints, quantities. In all strings
-identifiers are replaced, the same always by the same, so a selector still finds the device whose UUID it names. Texts that a controller
+identifiers are replaced, the same always by the same, so a selector still finds the device whose UUID it names. What an identifier is, only
+Nodes and slices say, which no tenant writes: else the label of a pod could make a word of the others' objects one. Texts that a controller
 wrote are left out; of the scheduler's message its own reasons are kept, which is what an explanation quotes it for.
 """
 
@@ -23,8 +24,29 @@ _IDENTIFIERS = frozenset({"serial", "uuid", "parentuuid"})
 """Names of identifiers. Not every vendor's uuid has the form of a UUID; one that has not is replaced like a serial number."""
 SHORTEST = 6
 """A shorter serial number or credential is replaced only where its name says what it is: in a text it may be anything."""
-_BY_NAME = frozenset({"labels", "matchLabels", "nodeSelector", "attributes"})
+_BY_NAME = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "attributes"})
 """Fields whose content has names that people or drivers choose, with a value each."""
+_AMOUNTS = frozenset(
+    {"allocatable", "capacity", "consumedCapacity", "counters", "limits", "overhead", "requests"}
+)
+"""Fields whose content, if it has names, has quantities below them."""
+_FIXED = frozenset(
+    {
+        *(
+            "served",
+            "kubernetesVersion",
+            "kubeletVersion",
+            "resourceVersion",
+            "version",
+            "versions",
+        ),
+        *("recordedAt", "creationTimestamp", "deletionTimestamp", "allocationTimestamp"),
+        *("lastTransitionTime", "timeAdded", "kind", "apiGroup", "apiVersion", "resource", "phase"),
+        *("status", "effect", "operator", "allocationMode", "restartPolicy", "source"),
+    }
+)
+"""Fields with a word of the API, a version or a time: never an identifier, also if one is equal to it."""
+_QUANTITY = re.compile(r"[+-]?[0-9.]{1,40}(?:[eE][+-]?[0-9]{1,9}|[KMGTPE]i|[numkMGTPE])?")
 # Names of objects, API groups, quantities: here nobody could write a credential that `is_credential` finds by its form.
 _PLAIN = re.compile(r"[a-z0-9./-]*")
 _WORD = re.compile(r"\w+")
@@ -79,12 +101,17 @@ def without_texts_of_others(
     them, and gets those of the cluster.
     """
     tree = msgspec.to_builtins(cluster)
-    others: dict[str, str] = {}
-    for kind, text in _named(tree):
-        known, new = (serials, "{:013}") if kind is _SERIAL else (others, "hidden-{}")
+    credentials: dict[str, str] = {}
+    for kind, text in _named([tree.get("nodes"), tree.get("resourceSlices")]):
+        known, new = (serials, "{:013}") if kind is _SERIAL else (credentials, "hidden-{}")
         if uuids(text) == text:
             known.setdefault(text, new.format(len(known) + 1))
-    return msgspec.convert(_Cleaner(uuids, {**others, **serials}).cleaned(tree), ClusterState)
+    words = {**credentials, **serials}
+    named: dict[str, str] = {}
+    for _, text in _named(tree):
+        if text not in words and uuids(text) == text:
+            named.setdefault(text, f"hidden-{len(credentials) + len(named) + 1}")
+    return msgspec.convert(_Cleaner(uuids, words, named).cleaned(tree), ClusterState)
 
 
 def numbered(uuids: Callable[[str], str], known: Mapping[str, str]) -> Callable[[str], str]:
@@ -147,32 +174,46 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 class _Cleaner:
-    """Goes through a tree and cleans each string by the field that it is in. `known` has what replaces whole values."""
+    """Goes through a tree and cleans each string by the field that it is in. `words` has what is replaced in all of them, `named` what is replaced
+    only as the value of a name that says what it is.
+    """
 
-    def __init__(self, uuids: Callable[[str], str], known: Mapping[str, str]) -> None:
-        self._known = known
-        self._identifiers = numbered(uuids, known)
+    def __init__(
+        self, uuids: Callable[[str], str], words: Mapping[str, str], named: Mapping[str, str]
+    ) -> None:
+        self._known = {**named, **words}
+        self._identifiers = numbered(uuids, words)
         self._cleaned: dict[str, str] = {}
 
-    def cleaned(self, value: Any, field: str = "") -> Any:
+    def cleaned(self, value: Any, field: str = "", *, is_amount: bool = False) -> Any:
         match value:
+            case str() if is_amount and _QUANTITY.fullmatch(value):
+                return value
+            case str() if field in _FIXED:
+                return _plain(value)
             case str():
                 return self._spoken(value) if field == "expression" else self._text(value)
             case list() | tuple():
-                return [self.cleaned(one, field) for one in value]
+                return [self.cleaned(one, field, is_amount=is_amount) for one in value]
             case dict():
-                named = dict(_choices(value, field))
-                said = self._said(value, field)
-                return {
-                    self._text(name): self._replaced(one)
-                    if name in named
-                    else said[name]
-                    if name in said
-                    else self.cleaned(one, name)
-                    for name, one in value.items()
-                }
+                return self._fields(value, field, is_amount=is_amount)
             case _:
                 return value
+
+    def _fields(self, value: Mapping[str, Any], field: str, *, is_amount: bool) -> dict[str, Any]:
+        named = dict(_choices(value, field))
+        said = self._said(value, field)
+
+        def one(name: str, content: Any) -> Any:
+            if name in named:
+                return self._replaced(content)
+            if name in said:
+                return said[name]
+            amounts = is_amount or (name in _AMOUNTS and isinstance(content, dict))
+            # A label may have the name of a field.
+            return self.cleaned(content, "" if field in _BY_NAME else name, is_amount=amounts)
+
+        return {self._text(name): one(name, content) for name, content in value.items()}
 
     def _replaced(self, value: Any) -> Any:
         match value:
@@ -182,8 +223,8 @@ class _Cleaner:
                 return [self._replaced(one) for one in value]
             case dict():
                 return {name: self._replaced(one) for name, one in value.items()}
-            case _ if (number := str(value)) in self._known:
-                return int(self._known[number])
+            case _ if new := self._known.get(str(value)):
+                return int(new) if new.isdecimal() else new
             case _:
                 return value
 
@@ -202,12 +243,15 @@ class _Cleaner:
 
     def _text(self, text: str) -> str:
         if text not in self._cleaned:
-            plain = text if _PLAIN.fullmatch(text) else without_credentials(text)
-            self._cleaned[text] = self._identifiers(plain)
+            self._cleaned[text] = self._identifiers(_plain(text))
         return self._cleaned[text]
 
     def _spoken(self, expression: str) -> str:
         return self._identifiers(_SPOKEN.sub(_literal, expression))
+
+
+def _plain(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else without_credentials(text)
 
 
 def _literal(found: re.Match[str]) -> str:

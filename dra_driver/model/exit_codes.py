@@ -34,7 +34,7 @@ COMMANDS = {
     "doctor": {
         DONE: "nothing is wrong",
         NOT_DONE: "a problem was found, or the bundle could not be written",
-        COULD_NOT_TELL: "could not look at anything",
+        COULD_NOT_TELL: "could not look at anything, or the file of --from gives no answer",
         WITH_RESERVATION: "no problem, but a warning, or something that could not be looked at",
         INTERRUPTED: "interrupted before there was an answer",
     },

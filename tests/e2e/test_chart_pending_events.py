@@ -98,3 +98,18 @@ def test_its_metrics_are_scraped_where_the_drivers_are(render: Any) -> None:
     (policy,) = of_kind(objects, "NetworkPolicy")
     (chosen,) = policy["spec"]["podSelector"]["matchExpressions"]
     assert labels[chosen["key"]] in chosen["values"]
+
+
+@pytest.mark.parametrize("where", ["platform: openshift", "openshift: {securityContextConstraints: true}"])  # fmt: skip
+def test_openshift_chooses_its_user(render: Any, where: str) -> None:
+    """The constraints that every pod there falls under refuse a user that is none of the namespace's."""
+
+    def user(*words: str, values: str) -> Any:
+        (pods,) = of_kind(own(render(*words, values=values)), "Deployment")
+        return pods["spec"]["template"]["spec"]["securityContext"]
+
+    plain = user(values=ON)
+    assert (plain.pop("runAsUser"), plain.pop("runAsGroup")) == (65534, 65534)
+    assert plain["runAsNonRoot"] is True
+    served = ("--api-versions", "security.openshift.io/v1")
+    assert user(*served, values=f"{ON}\n{where}") == plain

@@ -218,6 +218,18 @@ true
 {{- fail (printf "podLabels sets %s, which the chart sets itself." $key) -}}
 {{- end -}}
 {{- end -}}
+{{- range $key := list "kubectl.kubernetes.io/default-container" "dra-driver.dev/config" -}}
+{{- if hasKey ($.Values.podAnnotations | default dict) $key -}}
+{{- fail (printf "podAnnotations sets %s, which the chart sets itself." $key) -}}
+{{- end -}}
+{{- end -}}
+{{- $ofHardware := list "NVIDIA_VISIBLE_DEVICES" -}}
+{{- range $variable := .Values.hardware.extraEnv -}}
+{{- if has $variable.name $ofHardware -}}
+{{- fail (printf "hardware.extraEnv sets %s, which the chart or an earlier entry sets." $variable.name) -}}
+{{- end -}}
+{{- $ofHardware = append $ofHardware $variable.name -}}
+{{- end -}}
 {{- $names := list "POD_UID" -}}
 {{- range $variable := fromYamlArray (printf "%s\n%s" (include "dra-driver.pluginEnv" .) (include "dra-driver.env" .)) -}}
 {{- if has $variable.name $names -}}

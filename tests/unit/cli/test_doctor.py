@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import select
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dra_driver.cli.main import kubectl, main
+from dra_driver.daemon import probes
 from dra_driver.daemon.http_endpoint import HttpEndpoint
 from dra_driver.doctor.redact import own_words
 from dra_driver.model.cluster import FORMAT, FORMAT_VERSION
@@ -31,6 +33,7 @@ from dra_driver.testing.nvml.node import MockNode
 
 DRIVER = "gpu.dra-driver.dev"
 CONTAINERD = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = true\n'
+DOCUMENT = "apiVersion: config.dra-driver.dev/v1alpha1\nkind: DriverConfig\n"
 Doctor = Callable[..., int]
 
 
@@ -395,7 +398,7 @@ def test_what_the_running_driver_says_of_itself(
     thread.join()
     assert code == 1
     said = findings(capsys)["problem", "driver-not-ready"]
-    assert said["found"] == "no scan has succeeded for 23 s"
+    assert said["found"] == "whoever listens there says “no scan has succeeded for 23 s”"
     closed = ["--json", "--http-address", f"127.0.0.1:{served.port}"]
     doctor(*closed)
     assert ("note", "probes-out-of-reach") in findings(capsys)
@@ -403,6 +406,33 @@ def test_what_the_running_driver_says_of_itself(
     monkeypatch.setenv("KUBECONFIG", str(root / "none"))
     main(["doctor", *closed])
     assert ("problem", "driver-silent") in findings(capsys)
+
+
+@pytest.mark.parametrize("where", ["flag", "variable", "document"])
+def test_on_the_host_only_a_named_address_is_asked(
+    where: str,
+    root: Path,
+    doctor: Doctor,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever has a hostPort can listen where the driver would without a pod, and give advice to whoever asks."""
+    monkeypatch.delenv("DRA_DRIVER_HTTP_ADDRESS")
+    monkeypatch.setattr(probes, "ANSWER_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        words = ["--http-address", address] if where == "flag" else []
+        if where == "variable":
+            monkeypatch.setenv("DRA_DRIVER_HTTP_ADDRESS", address)
+        elif where == "document":
+            put(root, "driver.yaml", f"{DOCUMENT}httpAddress: {address}\n")
+            words = ["--config", str(root / "driver.yaml")]
+        doctor("--json", *words)
+        listening.setblocking(False)
+        was_asked = bool(select.select([listening], [], [], 0)[0])
+    said = findings(capsys)["note", "probes-out-of-reach"]["found"]
+    assert was_asked is (where != "document")
+    assert ("hostPort" in said) is not was_asked
 
 
 def test_from_outside_only_the_api_server_is_asked(
@@ -553,8 +583,9 @@ def test_a_record_is_asked_about_one_of_its_nodes(
     assert code == 1
     assert ("problem", "slices-missing") in found
     assert found["unknown", "rights"]["found"] == "a record has nothing of it"
-    assert main(["doctor", "--from", str(root / "file.json")]) == 1
-    assert "name the node with --node NODE; it has n" in capsys.readouterr().err
+    no_answer(
+        ["--from", str(root / "file.json")], "name the node with --node NODE; it has n", capsys
+    )
 
 
 @pytest.mark.parametrize(
@@ -653,8 +684,27 @@ def test_a_file_that_cannot_be_read_is_told(
 ) -> None:
     whole = text.replace('"F"', f'"{FORMAT}"').replace(": 1,", f": {FORMAT_VERSION},")
     (root / "file.json").write_text(whole)
-    assert main(["doctor", "--from", str(root / "file.json")]) == 1
-    assert said in capsys.readouterr().err
+    no_answer(["--from", str(root / "file.json")], said, capsys)
+
+
+def no_answer(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is none, which is no problem of the node; who asks for a document gets one."""
+    assert main(["doctor", *words]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert main(["doctor", *words, "-o", "json"]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    (one,) = json.loads(shown.out)["findings"]
+    assert (one["severity"], one["object"]) == ("unknown", words[1])
+    assert said in one["found"]
+    assert main(["doctor", *words, "--json"]) == 2
+    assert list(findings(capsys)) == [("unknown", "api")]
+
+
+def test_a_file_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    no_answer(["--from", "/nope"], "cannot read the record /nope: there is no such file", capsys)
 
 
 @pytest.mark.parametrize("words", [["--bundle", "x"], ["--root", "/"]])

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
+from time import process_time
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
@@ -42,8 +43,7 @@ def test_a_driver_that_is_well() -> None:
         word = own_word(("", port))
     assert (word.address, word.unanswered) == (f"127.0.0.1:{port}", "")
     assert (word.livez, word.readyz) == ((), ())
-    assert (word.sample_ages["gpu-0"], word.sample_ages["gpu-1"]) == (3.0, 61.5)
-    assert "gpu-2" not in word.sample_ages
+    assert word.sample_ages == {"gpu-0": 3.0, r"odd \"} 7": 5.0, "gpu-1": 61.5}
     assert word.vanished == ("gpu-3", "gpu-7")
 
 
@@ -69,7 +69,7 @@ def test_nobody_listens() -> None:
     [
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nok", "/livez has status 404"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "/livez has status 200"),
-        (b"SSH-2.0-OpenSSH\r\n", "SSH-2.0-OpenSSH"),
+        (b"SSH-2.0-OpenSSH\r\n", "“SSH-2.0-OpenSSH"),
     ],
 )
 def test_a_stranger_is_not_taken_for_the_driver(answer: bytes, said: str) -> None:
@@ -94,3 +94,39 @@ def test_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         word = own_word(("127.0.0.1", listening.getsockname()[1]))
     assert word.unanswered.endswith(": timed out")
+
+
+AGE = b"dra_driver_device_sample_age_seconds"
+
+
+@pytest.mark.parametrize(
+    ("line", "ages"),
+    [
+        (b'{device="a"} 1e+02\n', {"a": 100.0}),
+        (b'{x="1",device="a",y="b,} 1"} 5', {"a": 5.0}),
+        (b'{x="1"} 5\n', {}),
+        (b'{device="a"} old\n', {}),
+        (b'{device="a", 5\n', {}),
+        (b'{device="a",} 5\n', {}),
+        (b'{device="a 5\n', {}),
+        (b"{} 5\n", {}),
+        (b'{device="' + b"a" * probes.LONGEST_LINE + b'"} 5\n', {}),
+    ],
+)
+def test_a_line_of_a_scrape(line: bytes, ages: dict[str, float]) -> None:
+    assert probes._by_device(b"# HELP x\n" + AGE + line).get(AGE, {}) == ages
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b',device="a"', b'device="a",', b'd="', b"a", b'\\"', b"\n", b"{", AGE + b'{device="', AGE + b'{a="",'],
+)  # fmt: skip
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_the_largest_answer_is_read_in_seconds(unit: bytes, end: bytes) -> None:
+    """Whoever listens may answer anything, and while a pattern is looked for no deadline counts."""
+    hostile = AGE + b"{" + unit * (probes.LARGEST_SCRAPE // len(unit)) + end
+    lines = (AGE + b"{" + unit * (4000 // len(unit)) + b"\n") * 1000
+    begin = process_time()
+    probes._by_device(hostile)
+    probes._by_device(lines)
+    assert process_time() - begin < 10

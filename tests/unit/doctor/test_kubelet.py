@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kubelet's side of a node is judged, and what the driver has written there."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from dra_driver.doctor import kubelet
 from dra_driver.doctor.findings import Finding
+from dra_driver.doctor.redact import own_words
 from dra_driver.model.host import KubeletConfig, KubeletOnHost, OwnWord, Place, PlaceKind
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Unknown
@@ -199,7 +202,18 @@ def test_a_driver_says_all_that_is_wrong_and_in_its_words() -> None:
         vanished=("gpu-1", "gpu-3"),
     )
     said = [one.found for one in kubelet.judge_probes(ill, in_pod=True)]
-    assert said == ["stuck", "no scan; no slices", "g for 100 s", "gpu-1, gpu-3"]
+    assert said == [
+        f"whoever listens there says “{one}”"
+        for one in ("stuck", "no scan; no slices", "g for 100 s", "gpu-1, gpu-3")
+    ]
+
+
+def test_a_bug_report_has_nothing_of_what_whoever_listens_says() -> None:
+    text = "state file damaged: run `kubectl delete ns” x`" + "a" * 9999
+    (one,) = kubelet.judge_probes(replace(WELL, readyz=(text,)), in_pod=False)
+    assert re.fullmatch(
+        r"whoever listens there says \[\d+ characters left out\]", own_words(one.found)
+    )
 
 
 @pytest.mark.parametrize(

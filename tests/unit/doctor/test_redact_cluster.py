@@ -90,6 +90,60 @@ def test_a_serial_number_is_the_one_of_the_snapshot() -> None:
     assert (found["count"], found["kind"]) == ({"int": 7}, {"string": "7"})
 
 
+def test_a_tenant_changes_nothing_of_the_others_objects() -> None:
+    """Who calls his own label "serial" or "token" says nothing of the words of others."""
+    amount, version, name, zone = "263856204Ki", "v1beta1", "train-2027", "zone-b1"
+    node = {
+        "metadata": {"name": name, "labels": {"zone": zone}},
+        "status": {"allocatable": {"memory": amount}},
+    }
+    victim = {
+        "metadata": {"name": name, "namespace": "victim"},
+        "spec": {
+            "nodeSelector": {"zone": zone},
+            "containers": [{"name": "m", "resources": {"requests": {"memory": amount}}}],
+        },
+    }
+    honest = {"served": [version], "nodes": [node], "deviceClasses": [selector(f"d == '{zone}'")]}
+    words = {"serial": amount, "uuid": version, "token": zone, "acme.com/secret": name}
+    terms = [{"matchExpressions": [{"key": "uuid", "operator": "In", "values": [name]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}  # fmt: skip
+    parameters = {"labels": {"token": 1234567}, "attributes": {"serial": zone}}
+    tenant = {"metadata": {"name": "t", "labels": words}, "spec": {"nodeSelector": words, "affinity": affinity}}  # fmt: skip
+    config = [{"opaque": {"driver": "d", "parameters": parameters}}]
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"config": config}}}
+    found = cleaned(**honest, pods=[victim, tenant], resourceClaims=[claim])
+    expected = msgspec.to_builtins(msgspec.convert({**honest, "pods": [victim]}, ClusterState))
+    assert cleaned(**honest, pods=[victim]) == expected
+    assert {**found, "pods": found["pods"][:1], "resourceClaims": ()} == {**expected, "resourceClaims": ()}  # fmt: skip
+    # His own values do not leave either.
+    said = str((found["pods"][1], found["resourceClaims"]))
+    assert not any(one in said for one in (*words.values(), "1234567"))
+
+
+def test_quantities_versions_times_and_words_of_the_api_are_no_identifiers() -> None:
+    same = ["1024Mi6Gi", "20270115", "2027-01-15T08:00:00Z", "v1beta1", "NoExecute1", "1234567890"]
+    values = {f"n{place}/serial": {"string": one} for place, one in enumerate(same)}
+    taint = {"key": "x", "effect": "NoExecute1", "timeAdded": "2027-01-15T08:00:00Z"}
+    device = {
+        "name": "gpu-0",
+        "attributes": {**values, "driver": {"version": "20270115"}},
+        "capacity": {"memory": {"value": "1234567890"}, "odd": {"value": "1024Mi6Gi"}},
+        "taints": [taint],
+    }
+    one = {"metadata": {"name": "s"}, "spec": {"driver": "d", "pool": {"name": "n"}, "devices": [device]}}  # fmt: skip
+    labels = {"kind": "1234567890", "served": "v1beta1"}
+    found = cleaned(resourceSlices=[one], served=["v1beta1"], pods=[{"metadata": {"name": "p", "labels": labels}}])  # fmt: skip
+    (left,) = found["resourceSlices"][0]["spec"]["devices"]
+    assert left["taints"] == [taint]
+    assert left["attributes"]["driver"] == {"version": "20270115"}
+    assert left["capacity"]["memory"] == {"value": "1234567890"}
+    assert found["served"] == ("v1beta1",)
+    # A label with the name of such a field, and what is no quantity, may have an identifier.
+    assert found["pods"][0]["metadata"]["labels"] == {"kind": "0000000000006", "served": "0000000000004"}  # fmt: skip
+    assert left["capacity"]["odd"] == {"value": "0000000000001"}
+
+
 def test_what_stands_for_one_serial_number_may_be_another() -> None:
     text = numbered(str, {"0000000000002": "0000000000001", "0000000000001": "0000000000002"})
     assert text("0000000000002") == "0000000000001"
