@@ -48,8 +48,12 @@ class Names(Struct, frozen=True):
         elsewhere = self.of(other, path.domain) or {}
         if path.name in elsewhere:
             right = f'device.{other}["{path.domain}"].{path.name}'
+            if other == "capacity":  # which cannot be compared with a number
+                right = f'{right}.compareTo(quantity("…")) >= 0, with the amount and its unit, as in 40Gi'
             return f"{path.name} is no {what}", f"write {right}"
         message = f"no device of {path.domain} has the {what} {path.name}"
+        if path.name in (self.of(path.kind, _STANDARD) or {}):
+            return message, f'write device.{path.kind}["{_STANDARD}"].{path.name}'
         near = meant(path.name, list(known)) or f"known are {', '.join(known)}"
         return message, near
 

@@ -93,7 +93,12 @@ def test_a_comparison_with_another_type_is_told(expression: str, message: str, a
         (
             f"{NVIDIA}.memory == 1",
             "memory is no attribute",
-            'write device.capacity["gpu.nvidia.com"].memory',
+            'write device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("…")) >= 0, with the amount',
+        ),
+        (
+            f"{NVIDIA}.numaNode == 0",
+            "no device of gpu.nvidia.com has the attribute numaNode",
+            'write device.attributes["resource.kubernetes.io"].numaNode',
         ),
         (
             'device.capacity["gpu.nvidia.com"].brand.isLessThan(quantity("1"))',
