@@ -8,6 +8,7 @@ not say `auto = False`, and leaves out what cannot be made.
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -259,6 +260,17 @@ def next_step() -> str:
 def installed() -> tuple[str, ...]:
     """The names of all installed backends; `auto` is not among them."""
     return tuple(sorted({entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}))
+
+
+def kinds_of_others() -> tuple[ConfigKind, ...]:
+    """Return the kinds of configuration that installed backends of other packages declare. One that cannot be imported declares none."""
+    found: list[object] = []
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        if entry.module.partition(".")[0] != __name__.partition(".")[0]:
+            # Whoever asks checks manifests: a broken package is told when a driver uses it.
+            with suppress(Exception, SystemExit):
+                found.extend(config_kinds_of(entry.load()))
+    return tuple(each for each in found if isinstance(each, ConfigKind))
 
 
 def _find(name: str) -> EntryPoint:

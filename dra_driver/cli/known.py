@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.plugin.config import read_config
 from dra_driver.backends.nvidia.plugin.mig_layout import read_layouts
+from dra_driver.backends.registry import kinds_of_others
 from dra_driver.backends.simulated_config import GPU, GPU_OF_LATER_RELEASES, LABEL, NET
 from dra_driver.check.given import Known, ReadConfig
 from dra_driver.cli import cluster, inputs
@@ -18,7 +19,7 @@ def known(chosen: argparse.Namespace) -> Known:
     """Return what decides beside the files. Raises DriverError if the cluster or the record cannot be read."""
     return Known(
         driver=chosen.driver_name,
-        kinds=(*KINDS, LABEL, GPU, GPU_OF_LATER_RELEASES, NET),
+        kinds=(*KINDS, LABEL, GPU, GPU_OF_LATER_RELEASES, NET, *kinds_of_others()),
         state=state(chosen),
         read_layouts=_layouts,
         read_plugin_config=_plugin_config,

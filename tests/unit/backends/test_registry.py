@@ -10,6 +10,7 @@ import pytest
 from dra_driver.backends.base import BackendContext, config_kinds_of
 from dra_driver.backends.registry import (
     installed,
+    kinds_of_others,
     load_backend,
     load_backends,
     next_step,
@@ -124,6 +125,13 @@ def refusal(name: str) -> str:
     with pytest.raises(Fatal) as caught:
         load_backend(name, CONTEXT)
     return str(caught.value)
+
+
+def test_the_kinds_of_other_packages_are_known_and_a_broken_one_has_none(packages: Path):
+    assert kinds_of_others() == ()
+    install(packages, "acme", "acme = backends_under_test:One", "odd = backends_under_test:Odd")
+    install(packages, "broken", "broken = backends_under_test:not_there", "gone = not_there:It")
+    assert [each.kind for each in kinds_of_others()] == ["Mode"]
 
 
 def test_the_simulated_backend_is_installed_with_the_driver():
