@@ -26,7 +26,7 @@
 {{- end -}}
 {{- $object := $text | fromYaml -}}
 {{- $spec := $object.spec -}}
-{{- $resource := get $chosen.extendedResources $object.metadata.name -}}
+{{- $resource := get ($chosen.extendedResources | default dict) $object.metadata.name -}}
 {{- if and $.extended $resource -}}
 {{- $spec = set $spec "extendedResourceName" $resource -}}
 {{- end -}}

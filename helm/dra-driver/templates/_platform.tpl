@@ -41,7 +41,7 @@ true
 {{- define "dra-driver.tolerations" -}}
 {{- $platform := include "dra-driver.platform" . | fromYaml -}}
 {{- $startup := ternary (list (dict "key" .Values.startupTaint "operator" "Exists")) list (ne .Values.startupTaint "") -}}
-{{- with concat .Values.tolerations ($platform.tolerations | default list) $startup | uniq -}}
+{{- with concat (.Values.tolerations | default list) ($platform.tolerations | default list) $startup | uniq -}}
 {{- toYaml . -}}
 {{- end -}}
 {{- end -}}
