@@ -10,7 +10,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.selector import conjuncts
-from dra_driver.cel.reasons.similar import meant
+from dra_driver.cel.reasons.similar import meant, of_the_same_model
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
@@ -106,7 +106,7 @@ def _found(
         return found, false.hint
     values = values_of(false.path)
     names = [value for value, _ in values.most_common(MOST_NAMES)]
-    hints = [hint for text in false.wanted if (hint := meant(text, names))]
+    hints = [hint for text in false.wanted if (hint := meant(text, of_the_same_model(text, names)))]
     return f"{false.path.shown(driver)} is {_listed(values)}", hints[0] if hints else false.hint
 
 

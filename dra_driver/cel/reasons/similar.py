@@ -2,6 +2,7 @@
 """Which existing name is similar to a name that does not exist?"""
 
 import difflib
+import re
 from collections.abc import Sequence
 
 _NEAR = 0.6
@@ -41,6 +42,12 @@ def same_but_for_looks(word: str, there: Sequence[str]) -> str:
     )
 
 
+def of_the_same_model(word: str, there: Sequence[str]) -> list[str]:
+    """Return the existing values whose parts with digits are those of `word`: H200 is no mistyped L40S, and 3g.20gb no 7g.40gb."""
+    parts = _with_digits(word)
+    return [name for name in there if _with_digits(name) == parts]
+
+
 def question(near: str) -> str:
     """Return the question "did you mean X?" for a name, "" for ""."""
     return f"did you mean {near}?" if near else ""
@@ -59,3 +66,8 @@ def _likeness(word: str, name: str) -> float:
     if min(len(one), len(other)) * 2 < _NEAR * (len(one) + len(other)):
         return 0
     return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def _with_digits(value: str) -> list[str]:
+    parts = re.split(r"[^A-Za-z0-9]+", value.casefold())
+    return sorted(part.translate(_LOOKS) for part in parts if any(map(str.isdigit, part)))

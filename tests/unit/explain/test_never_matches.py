@@ -80,7 +80,11 @@ def test_conditions_that_no_device_meets_at_once_are_told_together() -> None:
 
 
 def test_only_texts_are_taken_for_mistyped() -> None:
-    for cel, hint in ((f'{A}.model == "H10O"', 'did you mean "H100"?'), (f"{A}.numa == 10", "")):
+    for cel, hint in (
+        (f'{A}.model == "H10O"', 'did you mean "H100"?'),
+        (f'{A}.model == "H200"', ""),
+        (f"{A}.numa == 10", ""),
+    ):
         (told,) = verdicts(asking(state(resource_slice([device("a", numa=100)])), cel))
         assert told.hint == hint
 

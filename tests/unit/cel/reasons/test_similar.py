@@ -3,7 +3,7 @@
 
 import pytest
 
-from dra_driver.cel.reasons.similar import likely, meant, same_but_for_looks
+from dra_driver.cel.reasons.similar import likely, meant, of_the_same_model, same_but_for_looks
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,11 @@ def test_the_most_similar_name_is_the_likely_one(word: str, there: list[str], ne
 )
 def test_a_name_that_only_looks_alike_is_the_same(word: str, there: list[str], same: str) -> None:
     assert same_but_for_looks(word, there) == same
+
+
+def test_another_number_is_another_model() -> None:
+    there = ["NVIDIA L40S", "NVIDIA H100 80GB HBM3", "7g.40gb", "NVIDIA-A100-SXM4-80GB"]
+    assert of_the_same_model("NVIDIA H200", there) == []
+    assert of_the_same_model("NVIDIA A100 80GB HBM3", there) == []
+    assert of_the_same_model("3g.20gb", there) == []
+    assert of_the_same_model("NVlDIA A1OO SXM4 80GB", there) == ["NVIDIA-A100-SXM4-80GB"]
