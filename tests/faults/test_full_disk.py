@@ -17,7 +17,16 @@ from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import FAILPOINTS, Failpoints, raising
 from tests.support.local_node import LocalNode, ManualClock
 
-ELSEWHERE = ("recovered", "damaged", "published", "joined", "undone", "MarkStartedAgain")
+ELSEWHERE = (
+    "recovered",
+    "ready",
+    "damaged",
+    "successor",
+    "published",
+    "joined",
+    "undone",
+    "MarkStartedAgain",
+)
 POINTS = [point for point in FAILPOINTS if point.split(".")[1] not in ELSEWHERE]
 
 
