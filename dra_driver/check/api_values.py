@@ -21,7 +21,6 @@ REFUSED = "the API server would refuse it"
 _LONGEST_DRIVER, _LONGEST_LABEL, _LONGEST_IDENTIFIER = 63, 63, 32
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST = 2**63 - 1
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 _HUGE = "hugepages-"
 _OF_QUOTAS = "requests."
@@ -81,10 +80,6 @@ def _requests(one: Given) -> Iterator[Finding]:
         path, body = request.path, request.body
         yield from _class_name(one, path, body)
         yield from _selectors(one, path, body)
-        count = body.get("count")
-        if isinstance(count, int) and count > _MOST:
-            what = f"count is {count:.3e}, more than an int64 has"
-            yield _refused(one, (*path, "count"), what, "write a count that a machine has")
         for inner, toleration in entries(body, ("tolerations",)):
             yield from _toleration(one, (*path, *inner), toleration)
 

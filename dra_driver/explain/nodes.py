@@ -344,10 +344,9 @@ class NodesExplained:
         every = conflict.parts_of(tried.claims)
         for parts in self._found:
             rest = [one for one in every if one not in parts]
-            if set(parts) <= set(every):
-                smaller = conflict.without(tried.claims, rest)
-                if self._are_known_to_fit(tried, smaller) is False:
-                    return parts
+            smaller = conflict.without(tried.claims, rest)
+            if set(parts) <= set(every) and self._are_known_to_fit(tried, smaller) is False:
+                return parts
         if self._conflicts == MOST_CONFLICTS:
             return every
         self._conflicts += 1
