@@ -72,7 +72,7 @@ DRIVERS = "device-plugins cgroups registry pod-resources cdi features"
     [
         ("hardware: {container: never}", f"plugin {DRIVERS}", ""),
         ("", f"host dev plugin {DRIVERS}", PRIVILEGED),
-        (CLEANUP, "plugins registry pod-resources cdi features", ""),
+        (CLEANUP, "plugins cgroups registry pod-resources cdi features", ""),
     ],
     ids=["driver", "hardware", "cleanup"],
 )
