@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from dra_driver.cel import types, work
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.checked_ast import CheckedAst
-from dra_driver.cel.checking import check
+from dra_driver.cel.checking import check, hints
 from dra_driver.cel.costs import estimate
 from dra_driver.cel.costs.turns import most_turns
 from dra_driver.cel.derived_attribute import device_attribute
@@ -96,7 +96,10 @@ def part_of_selector(selector: Selector, part: Expr) -> Selector:
 def _selector(expression: str, environment: Environment, checked: CheckedAst) -> Selector:
     result = checked.result_type
     if result != types.BOOL and result.kind not in _unknown_types(environment):
-        raise _refused(f"must evaluate to bool or the unknown type, not {result.declared}")
+        raise _refused(
+            f"must evaluate to bool or the unknown type, not {result.declared}",
+            hints.result(result),
+        )
     exact = _program(checked)
 
     def decide(device: DeviceValue, cancelled: Check = never) -> bool:
@@ -144,8 +147,8 @@ def _program(checked: CheckedAst) -> Callable[[DeviceValue, Check], object]:
     return exact
 
 
-def _refused(detail: str) -> CompileError:
-    return CompileError(detail)
+def _refused(detail: str, hint: str = "") -> CompileError:
+    return CompileError(detail, hint=hint)
 
 
 def _unknown_types(environment: Environment) -> frozenset[Kind]:

@@ -30,6 +30,7 @@ from dra_driver.errors import DriverError
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
+from dra_driver.model.ids import PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.node.state import read_claims
@@ -53,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
     for claim in found.claims:
         for prepared in claim.devices:
             claims_of.setdefault(prepared.device, []).append(claim)
-    gone = _gone(found, claims_of)
+    gone = _gone(found, claims_of, PoolName(settings.node.name))
     document = _document(settings.node, found, claims_of, gone)
     match chosen.output:
         case render.JSON | render.YAML:
@@ -74,10 +75,20 @@ def _looked(chosen: argparse.Namespace) -> tuple[Settings, NodeFound]:
     """Return the settings and what is on the node. Raises DriverError if a setting is wrong, or if nothing can be read."""
     settings = settings_from(chosen, named=False, options_of=options_of)
     if not settings.node.name:
-        # On the node itself; most nodes are called as their host is. Nothing is published under this name.
-        chosen.node_name = socket.gethostname().lower()
+        # On the node itself. Nothing is published under this name.
+        chosen.node_name = _node_of(settings)
         settings = settings_from(chosen, options_of=options_of)
     return settings, inspect_node(settings, partial(_tell_slow, settings))
+
+
+def _node_of(settings: Settings) -> str:
+    """Return the name that the state's claims have for this node, else the host's: most nodes are called as their host is."""
+    try:
+        claims = read_claims(settings.state_dir / STATE_FILE)
+    except DriverError:
+        claims = ()  # whoever reads them for the answer says so
+    pools = {device.pool for claim in claims for device in claim.devices}
+    return pools.pop() if len(pools) == 1 else socket.gethostname().lower()
 
 
 def _tell_slow(settings: Settings, backend: str) -> None:
@@ -101,13 +112,15 @@ def _held(claims: Iterable[PreparedClaim]) -> Iterator[str]:
             yield f"claim {claim.ref} ended at {claim.held.since}, and its devices are held: {claim.held.reason}"
 
 
-def _gone(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> tuple[str, ...]:
+def _gone(
+    found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], pool: PoolName
+) -> tuple[str, ...]:
     """Return a sentence for each device that a claim has and no backend finds, or not under this name; none if a backend failed, which says nothing of its devices."""
     if found.failures:
         return ()
     inventory = found.inventory
     elsewhere = {
-        name: [f"claim {word}: {said}" for word, said in _moved(name, claims, inventory)]
+        name: [f"claim {word}: {said}" for word, said in _moved(name, claims, inventory, pool)]
         for name, claims in sorted(claims_of.items())
     }
     gone = (
@@ -125,13 +138,13 @@ def _gone(found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]]) -> tup
 
 
 def _moved(
-    name: str, claims: Iterable[PreparedClaim], inventory: Inventory
+    name: str, claims: Iterable[PreparedClaim], inventory: Inventory, pool: PoolName
 ) -> Iterator[tuple[str, str]]:
     """Yield each claim whose device has another name now, or whose device's name another device, and what is found."""
     for claim in claims:
         for device in claim.devices:
             here = claim.phase is Phase.PREPARED and device.device == name
-            if here and (said := moved(device, inventory)):
+            if here and (said := moved(device, inventory, pool)):
                 yield claim.ref.word, said
 
 

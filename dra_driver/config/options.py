@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dra_driver.model.dns_names import is_subdomain
 from dra_driver.model.ids import DriverName
 from dra_driver.model.names import DOMAIN
 from dra_driver.planning.label_text import FACTS, label_key_problem, taint_key_problem
@@ -22,7 +23,6 @@ LARGEST_PORT = 65535
 CONFIG_VARIABLE = "DRA_DRIVER_CONFIG"
 """The environment variable with the path of the config document. Commands that run in the driver's pod need no flag then."""
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _POD_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,62}")
 
 
@@ -63,7 +63,7 @@ class Option(Struct, frozen=True):
 
 def _subdomain(limit: int) -> Callable[[str], str]:
     def parse(text: str) -> str:
-        if not _SUBDOMAIN.fullmatch(text) or len(text) > limit:
+        if not is_subdomain(text, limit):
             raise ValueError(f"must be a lower-case DNS name of at most {limit} characters")
         return text
 

@@ -27,7 +27,16 @@ SHORTEST = 6
 _BY_NAME = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "attributes"})
 """Fields whose content has names that people or drivers choose, with a value each."""
 _AMOUNTS = frozenset(
-    {"allocatable", "capacity", "consumedCapacity", "counters", "limits", "overhead", "requests"}
+    {
+        "allocatable",
+        "allocatedResources",
+        "capacity",
+        "consumedCapacity",
+        "counters",
+        "limits",
+        "overhead",
+        "requests",
+    }
 )
 """Fields whose content, if it has names, has quantities below them."""
 _FIXED = frozenset(

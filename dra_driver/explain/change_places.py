@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from dra_driver.explain.costs import COSTS, Kind, costliest
 from dra_driver.explain.facts.facts import Facts
-from dra_driver.explain.nodes import NodesExplained, TriedNodes
+from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.selector_answers import answers_for
+from dra_driver.explain.tried_nodes import TriedNodes
 from dra_driver.explain.verdict import (
     CouldNotTell,
     NodeSelectorMismatch,

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.misses import Miss, missed, relaxed, room
 from dra_driver.explain.names import full_name
-from dra_driver.explain.nodes import TriedNodes
 from dra_driver.explain.proposals import Candidate, from_miss, users_of
 from dra_driver.explain.reasons import RequestExplained
+from dra_driver.explain.tried_nodes import TriedNodes
 from dra_driver.explain.verdict import SelectorFalse
 
 MOST_NODES = 3

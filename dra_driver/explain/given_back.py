@@ -21,8 +21,8 @@ from dra_driver.explain.facts.claim_state import is_allocated, used_by_nobody_el
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.names import full_name
-from dra_driver.explain.nodes import TriedNodes, try_on_all
 from dra_driver.explain.subject.subject import Resolved, WantedClaim
+from dra_driver.explain.tried_nodes import TriedNodes, try_on_all
 from dra_driver.explain.verdict import (
     BindingConditionsPending,
     BindingFailed,

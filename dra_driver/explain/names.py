@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How does a report name an object of the API?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dra_driver.model.api.meta import ObjectMeta
 
@@ -18,3 +18,8 @@ def first_names(names: Sequence[str], of: str = "") -> str:
     many = f"{len(names):,} {of}".rstrip()
     more = f", … ({many})" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def existing_classes(names: Collection[str]) -> str:
+    """Return which DeviceClasses the cluster has, for who named another one."""
+    return f"the cluster has {first_names(sorted(names)) or 'no DeviceClass'}"

@@ -24,7 +24,6 @@ from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
 from dra_driver.explain.names import full_name
-from dra_driver.explain.nodes import TriedNodes
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_edits import (
     Rewritten,
@@ -32,6 +31,7 @@ from dra_driver.explain.selector_edits import (
     relaxed_selectors,
     without_errors,
 )
+from dra_driver.explain.tried_nodes import TriedNodes
 from dra_driver.explain.verdict import (
     CapacityConsumed,
     CapacityTooSmall,

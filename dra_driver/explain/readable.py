@@ -13,7 +13,7 @@ import msgspec
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.requests import object_name
-from dra_driver.model.api.core import Container, Node, Pod
+from dra_driver.model.api.core import Container, Node, Pod, PodStatus
 from dra_driver.model.api.meta import ApiValue, ObjectMeta, QuantityText
 from dra_driver.model.api.resource_claim import (
     CapacityRequirements,
@@ -74,6 +74,18 @@ def _of_pod(pod: Pod) -> Found:
     if spec.resources is not None:
         found += _named("spec.resources.requests", spec.resources.requests)
     found += _named("spec.overhead", spec.overhead)
+    return found + _of_statuses(pod.status)
+
+
+def _of_statuses(status: PodStatus) -> list[tuple[str, QuantityText | None]]:
+    found = list(_named("status.allocatedResources", status.allocated_resources))
+    if status.resources is not None:
+        found += _named("status.resources.requests", status.resources.requests)
+    for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        place = f"the status of container {one.name}: "
+        found += _named(f"{place}allocatedResources", one.allocated_resources)
+        if one.resources is not None:
+            found += _named(f"{place}resources.requests", one.resources.requests)
     return found
 
 

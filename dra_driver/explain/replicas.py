@@ -114,9 +114,8 @@ class _Filling:
         claims = self._facts.on[node.metadata.name].claims
         for _ in range(min(most, self._most - len(self.placed))):
             pod = self._replicas.at(len(self.placed))
-            if self._facts.stop() or self._facts.pod_filters(pod, UsedResources(there)).reasons(
-                node
-            ):
+            used = UsedResources(there, self._facts.fleet.counts)
+            if self._facts.stop() or self._facts.pod_filters(pod, used).reasons(node):
                 return
             result = try_on(self._allocator, node, claims, self._facts.stop) if claims else None
             if result is not None and not result.fits:

@@ -22,6 +22,7 @@ from dra_driver.cel.work import Work
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.device_values import DeviceValues
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.names import existing_classes
 from dra_driver.explain.verdict import (
     ClassMissing,
     CompileError,
@@ -101,7 +102,8 @@ class SelectorAnswers:
                 what = f"device class {body.device_class_name}: {gap.message}"
                 yield CouldNotTell(gap.reason, what)
             else:
-                near = meant(body.device_class_name, list(fleet.classes))
+                names = list(fleet.classes)
+                near = meant(body.device_class_name, names) or existing_classes(names)
                 yield ClassMissing(body.device_class_name, near)
             return
         for name, spec in ((body.device_class_name, device_class.spec), ("", body)):

@@ -22,7 +22,7 @@ from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss, nearest, room, roomiest
 from dra_driver.explain.names import first_names, full_name
-from dra_driver.explain.nodes import NodesExplained, TriedNodes
+from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Change
 from dra_driver.explain.proposals import (
     Candidate,
@@ -38,6 +38,7 @@ from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.subject import NewNode
 from dra_driver.explain.trial import TrialResult, try_on
+from dra_driver.explain.tried_nodes import TriedNodes
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
     ClassMissing,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which features of device allocation are on in a cluster?
+"""Which features of device allocation, and of what pods count for on their nodes, are on in a cluster?
 
 The feature gates of a scheduler cannot be read. So a gate whose state is not known has the default of the release. A gate that a
 release does not have is off.
@@ -25,10 +25,14 @@ DEFAULTS: Mapping[str, Mapping[int, bool]] = {
     "DRAPartitionableDevices": {33: OFF, 36: ON},
     "DRAPrioritizedList": {33: OFF, 34: ON},
     "DRAResourceClaimDeviceStatus": {32: OFF, 33: ON},
+    "InPlacePodLevelResourcesVerticalScaling": {35: OFF, 36: ON},
+    "InPlacePodVerticalScaling": {32: OFF, 33: ON},
 }
 ALLOCATION = "DynamicResourceAllocation"
 """The main gate. A cluster that serves claims has it on, even if it is off by default (1.32 and 1.33)."""
 TAINT_RULES = "DRADeviceTaintRules"
+POD_RESIZE = "InPlacePodVerticalScaling"
+WHOLE_POD_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
 _ALLOCATOR = (
     "DRAAdminAccess",
     "DRAConsumableCapacity",

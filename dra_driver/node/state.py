@@ -25,6 +25,7 @@ from pathlib import Path
 
 from dra_driver.errors import DriverError, Fatal, Permanent
 from dra_driver.model.state import PreparedClaim
+from dra_driver.node.decoded_rows import DecodedRows
 from dra_driver.node.files import never
 from dra_driver.node.guard_file import is_of_earlier_boot, note_boot, open_guard
 from dra_driver.node.private import close_files
@@ -80,6 +81,7 @@ class StateStore:
         self._busy_seconds = busy_seconds
         self._has_log = False
         self._mutex = threading.Lock()
+        self._decoded = DecodedRows()
         # Every process that has the file open has a shared lock on the guard. To set the file aside, it needs the exclusive lock.
         self._guard, alone = open_guard(path)
         try:
@@ -98,7 +100,7 @@ class StateStore:
         with self._mutex, self._translated(), self._synchronous(commit):
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield StateTransaction(self._db, self.boot_id)
+                yield StateTransaction(self._db, self.boot_id, decoded=self._decoded)
                 self._point(f"commit.{commit}.before")
                 self._db.execute("COMMIT")
             except BaseException:
@@ -111,7 +113,7 @@ class StateStore:
     def reading(self) -> Iterator[StateTransaction]:
         """Read without a transaction. The body must not write."""
         with self._mutex, self._translated():
-            yield StateTransaction(self._db, self.boot_id)
+            yield StateTransaction(self._db, self.boot_id, decoded=self._decoded)
 
     def close(self) -> None:
         """Close the file. The store cannot be used afterwards."""

@@ -23,6 +23,7 @@ from dra_driver.model.ids import ClaimUid, DeviceKey, DeviceName, PoolName
 from dra_driver.model.lease import Hardware, Lease, Piece
 from dra_driver.model.state import NOBODY_KNOWN, Held, NodeState, Phase, PreparedClaim, Users
 from dra_driver.node.consumed import consumption, write_consumption
+from dra_driver.node.decoded_rows import DecodedRows
 from dra_driver.node.published import dump_published, load_backend_name, load_published
 from dra_driver.node.rows import (
     COLUMNS,
@@ -40,11 +41,18 @@ class StateTransaction:
     """One transaction. The rows that it has read do not change until it commits."""
 
     def __init__(
-        self, connection: sqlite3.Connection, boot_id: str, *, columns: str = COLUMNS
+        self,
+        connection: sqlite3.Connection,
+        boot_id: str,
+        *,
+        columns: str = COLUMNS,
+        decoded: DecodedRows | None = None,
     ) -> None:
+        """`decoded` are the rows that were read before, if there will be more transactions."""
         self._db = connection
         self._boot_id = boot_id
         self._columns = columns
+        self._decoded = decoded or DecodedRows()
 
     def read(self, *, uids: Iterable[ClaimUid] = (), keys: Iterable[DeviceKey] = ()) -> NodeState:
         """Return the rows of these claims, the owners of these devices or shares, and for shares what others consume of the devices."""
@@ -184,7 +192,7 @@ class StateTransaction:
     def all_claims(self) -> tuple[PreparedClaim, ...]:
         """Return every claim, by UID. The start, background tasks and tools use this; a kubelet's call reads by key."""
         rows = self._db.execute(f"SELECT {self._columns} FROM claims ORDER BY uid")  # noqa: S608  a constant
-        return tuple(load_claim(row) for row in rows)
+        return self._decoded.claims(rows)
 
     def owned_devices(self, pool: PoolName) -> frozenset[DeviceName]:
         """Return the devices of the pool that a claim owns, as a whole or by a share."""

@@ -15,7 +15,7 @@ from dra_driver.model.api.resource_claim import AllocatedDeviceStatus
 from dra_driver.model.claim import Claim
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.health import HealthStatus
-from dra_driver.model.ids import DriverName
+from dra_driver.model.ids import DriverName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
 from dra_driver.model.names import READY_CONDITION
@@ -28,9 +28,9 @@ _ATTRIBUTES = ("productName", "driverVersion")
 
 
 def statuses_of(
-    row: PreparedClaim, inventory: Inventory, driver: DriverName
+    row: PreparedClaim, inventory: Inventory, driver: DriverName, pool: PoolName
 ) -> tuple[AllocatedDeviceStatus, ...]:
-    """Return the entries for the devices of a Prepared row, without the times of their conditions."""
+    """Return the entries for the devices of a Prepared row, without the times of their conditions. `pool` is the inventory's."""
     leases = {(lease.device, lease.share_id): lease for lease in row.leases or ()}
     return tuple(
         AllocatedDeviceStatus(
@@ -38,11 +38,13 @@ def statuses_of(
             pool=device.pool,
             device=device.device,
             share_id=device.share_id or None,
-            conditions=[_ready(device, inventory)],
+            conditions=[_ready(device, inventory, pool)],
             data=dict(
                 _data(
                     device,
-                    None if is_another(device, inventory) else inventory.by_name.get(device.device),
+                    None
+                    if is_another(device, inventory, pool)
+                    else inventory.by_name.get(device.device),
                     leases.get((device.device, device.share_id)),
                     driver,
                 )
@@ -67,10 +69,10 @@ def entries_to_write(
     return tuple(timed.values())
 
 
-def _ready(device: PreparedDevice, inventory: Inventory) -> Condition:
+def _ready(device: PreparedDevice, inventory: Inventory, pool: PoolName) -> Condition:
     found = inventory.by_name.get(device.device)
     status, reason, message = "True", PREPARED, "the device is set up for this claim"
-    if said := moved(device, inventory):
+    if said := moved(device, inventory, pool):
         status, reason, message = "False", VANISHED, said
     elif found is None and inventory.scanned and not inventory.may_exist(device.device):
         status, reason, message = "False", VANISHED, "the device is not found on its node any more"

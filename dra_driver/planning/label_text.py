@@ -3,12 +3,12 @@
 
 import re
 
+from dra_driver.model.dns_names import LONGEST_SUBDOMAIN, is_subdomain
+
 FACTS = ("vendor", "product", "model", "generation", "memory-mib", "count")
 """What an alias can be for. `product` is the vendor's name, `model` the name that Google's clusters use: nvidia-tesla-v100."""
 LONGEST = 63
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_PREFIX = 253
 _CONDITION_TAINTS = "node.kubernetes.io"
 _NOT_OURS = ("kubernetes.io", "k8s.io")
 
@@ -25,8 +25,8 @@ def key_problem(key: str) -> str:
     prefix, slash, name = key.rpartition("/")
     if not _NAME.fullmatch(name):
         return f"the name in a key has 1 to {LONGEST} letters, digits, '-', '_' or '.', and begins and ends with a letter or digit"
-    if slash and (not _SUBDOMAIN.fullmatch(prefix) or len(prefix) > _LONGEST_PREFIX):
-        return f"the part of a key before the slash must be a lower-case DNS name of at most {_LONGEST_PREFIX} characters"
+    if slash and not is_subdomain(prefix):
+        return f"the part of a key before the slash must be a lower-case DNS name of at most {LONGEST_SUBDOMAIN} characters"
     return ""
 
 

@@ -3,7 +3,8 @@
 
 A claim names its device. After a GPU was lost and the kernel driver was loaded again without a reboot, the other GPUs may have other
 names. So the row of a Prepared claim has the UUID of its device, and that counts. A row that was made from a CDI file has none, and some
-hardware says none: then the name is all that is known.
+hardware says none: then the name is all that is known. The same is true of a row from the time when this node had another name, and so
+another pool: simulated hardware makes its UUIDs of the node's name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +15,17 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 
 
-def is_another(device: PreparedDevice, inventory: Inventory) -> bool:
-    """Whether a device of this name is found that is not the one that the claim was prepared with."""
-    found = inventory.by_name.get(device.device)
+def is_another(device: PreparedDevice, inventory: Inventory, pool: PoolName) -> bool:
+    """Whether a device of this name is found that is not the one that the claim was prepared with. `pool` is the inventory's."""
+    found = inventory.by_name.get(device.device) if device.pool == pool else None
     return found is not None and bool(device.uuid and found.uuid) and device.uuid != found.uuid
 
 
-def moved(device: PreparedDevice, inventory: Inventory) -> str:
+def moved(device: PreparedDevice, inventory: Inventory, pool: PoolName) -> str:
     """Say which device has the name now, or which name the device has; empty if neither has changed, or if the device is only gone."""
-    another = is_another(device, inventory)
+    if device.pool != pool:
+        return ""
+    another = is_another(device, inventory, pool)
     if not another and (device.device in inventory.by_name or inventory.may_exist(device.device)):
         return ""
     same = (one.name for one in inventory.devices if device.uuid and one.uuid == device.uuid)
@@ -47,7 +50,7 @@ def moved_devices(
         for row in rows
         if row.phase is Phase.PREPARED and row.boot_id == boot_id and not row.ref.of_plugin
         for device in row.devices
-        if device.pool == pool and not device.admin_access and (said := moved(device, inventory))
+        if not device.admin_access and (said := moved(device, inventory, pool))
     }
 
 

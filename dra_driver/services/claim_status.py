@@ -108,7 +108,7 @@ class ClaimStatuses:
         inventory = self._parts.inventory()
         for uid, row in sorted(rows.items(), key=lambda entry: self._tries(entry[0])):
             told = self._told.setdefault(uid, _Told())
-            wanted = statuses_of(row, inventory, self._parts.place.driver)
+            wanted = statuses_of(row, inventory, self._parts.place.driver, self._parts.place.pool)
             if wanted == told.written or self._parts.clock() < told.again_at:
                 continue
             if (stop is not None and stop.is_set()) or not self._write(row, wanted, told):

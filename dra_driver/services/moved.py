@@ -9,6 +9,7 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver.errors import DriverError
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.moved import moved_devices
 from dra_driver.services.recover import WholeStore
 
@@ -27,8 +28,7 @@ class MovedDevices:
     def __call__(self, inventory: Inventory) -> Mapping[DeviceName, str]:
         """Return a sentence for each of these devices."""
         try:
-            with self._store.reading() as state:
-                rows = state.all_claims()
+            rows = self._rows()
         except DriverError as error:
             self._log.warning(
                 "prepared_devices_unknown",
@@ -42,8 +42,7 @@ class MovedDevices:
     def uuids(self) -> Mapping[DeviceName, str]:
         """Return the UUIDs that devices of claims had when these were prepared in this boot."""
         try:
-            with self._store.reading() as state:
-                rows = state.all_claims()
+            rows = self._rows()
         except DriverError:
             return {}
         return {
@@ -53,3 +52,7 @@ class MovedDevices:
             for device in row.devices
             if device.pool == self._pool and device.uuid
         }
+
+    def _rows(self) -> tuple[PreparedClaim, ...]:
+        with self._store.reading() as state:
+            return state.all_claims()

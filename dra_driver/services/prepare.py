@@ -204,9 +204,7 @@ class PrepareClaims:
         present = inventory.by_name
         for device in claim.devices:
             name = device.device
-            # Of a node that had another name, simulated hardware has other UUIDs.
-            here = device.pool == self._parts.place.pool
-            if here and (said := moved(device, inventory)):
+            if said := moved(device, inventory, self._parts.place.pool):
                 return Refusal(
                     f"device {name} of claim {claim.ref} was prepared, and {said}; see `dra-driver devices` and the log of the kernel "
                     f"driver (dmesg); delete the pod and the claim, so that the scheduler chooses a device anew"

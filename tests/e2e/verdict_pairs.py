@@ -507,6 +507,20 @@ def kept(consumers: int) -> list[OBJECT]:
     return [*gpus(), *gpus(pool=FLEET[2]), crowded(consumers)]
 
 
+def neighbour(cpu: str, has: str, *conditions: OBJECT) -> list[OBJECT]:
+    """A node with a GPU, and a pod there whose container has another amount of cpu than its spec says."""
+    made = crowd()
+    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    told = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
+    container = {"name": "main", "image": "", "imageID": "", "ready": True, "restartCount": 0}
+    made["status"] = {"containerStatuses": [{**container, **told}], "conditions": list(conditions)}
+    return [*extra(), made]
+
+
+NEVER = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+LATER = {**NEVER, "reason": "Deferred"}
+NEEDS_FIVE = [claim(), pod(cpu="5")]
+
 FURTHER = (
     pair(
         verdict.HeldByClaim,
@@ -537,8 +551,29 @@ FURTHER = (
         given=kept(1),
         says=r"resourceclaim not available on the node",
     ),
+    # What a pod is resized to in place counts, and what it still has; a resize that the kubelet refused for good does not.
+    other(
+        verdict.NodeResources,
+        Case(given=neighbour("1", "2"), subject=NEEDS_FIVE),
+        r"Insufficient cpu",
+        given=neighbour("1", "6"),
+    ),
+    other(
+        verdict.NodeResources,
+        Case(given=neighbour("6", "1", NEVER), subject=NEEDS_FIVE, quick=True),
+        r"Insufficient cpu",
+        given=neighbour("6", "1", LATER),
+    ),
 )
-TITLES = ("OfTemplate", "OfExtendedResource", "OfImplicitResource", "OfTwoClaims", "UsedByNobody")
+TITLES = (
+    "OfTemplate",
+    "OfExtendedResource",
+    "OfImplicitResource",
+    "OfTwoClaims",
+    "UsedByNobody",
+    "OfAGrownPod",
+    "OfAPodThatCannotGrow",
+)
 
 PAIRS = (*PODS[:1], *SELECTORS, *DEVICES, *REQUESTS, *CLAIMS, *PODS[1:])
 MORE_PAIRS = tuple(

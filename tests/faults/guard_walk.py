@@ -175,6 +175,7 @@ class GuardWalk:
             node.inventory,
             rows,
             occupied,
+            A_PLACE.pool,
             offered=lambda _device: self.path == "device-plugin",
             foreign=self.guard.devices(),
         )

@@ -103,8 +103,21 @@ def range_(over: Type) -> str:
     return "all, exists, filter and map work on lists and on the keys of maps."
 
 
+def result(found: Type) -> str:
+    """Return the hint for a selector whose result is no bool."""
+    if found == types.INT:
+        return "compareTo and size give a number: compare it too, as in a.compareTo(b) >= 0."
+    if types.is_optional(found):
+        return "Say what counts if the value is missing: .orValue(false)."
+    return _half_a_path([found]) or (
+        "A selector says true or false of a device: compare the value with something."
+    )
+
+
 def mismatch(wanted: Type, found: Type) -> str:
     """Return the hint for a value of the wrong type."""
+    if half := _half_a_path([found]):
+        return half
     if wanted.kind is Kind.BOOL and types.is_optional(found):
         return "Say what counts if the value is missing: .orValue(false)."
     if wanted.kind is Kind.BOOL:
@@ -118,7 +131,9 @@ def overload(wrong: str, given: Sequence[Type], declared: Declarations) -> str:
     """Return the hint for a call without a matching overload. `given` are the types of the arguments, target first."""
     names = {one.name for one in given}
     hint = ""
-    if wrong in _SYMBOLS and names & _ORDERED:
+    if half := _half_a_path(given):
+        hint = half
+    elif wrong in _SYMBOLS and names & _ORDERED:
         hint = _compared(wrong, names)
     elif any(types.is_optional(one) for one in given):
         hint = "A value may be missing here: say what counts then with .orValue(…), or ask .hasValue()."
@@ -129,6 +144,25 @@ def overload(wrong: str, given: Sequence[Type], declared: Declarations) -> str:
     elif wrong == "_[_]" and given[0] == types.DEVICE:
         hint = "device has fields, not keys: device.driver, device.attributes['…'], device.capacity['…']."
     return hint or _signatures(wrong, declared)
+
+
+def _half_a_path(given: Iterable[Type]) -> str:
+    """Return the hint for a path to a value that lacks the domain or the name; "" if none of the values is one."""
+    for one in given:
+        if one.kind is not Kind.MAP:
+            continue
+        value = one.parameters[1]
+        inner = value.parameters[1] if value.kind is Kind.MAP else value
+        if inner.name == "kubernetes.Quantity":
+            return f"{_FIRST_THE_DOMAIN} device.capacity['driver.example.com'].memory."
+        if inner.kind in (Kind.DYN, Kind.ANY):
+            return f"{_FIRST_THE_DOMAIN} device.attributes['driver.example.com'].model."
+    return ""
+
+
+_FIRST_THE_DOMAIN = (
+    "First comes the domain, which is mostly the driver's name, then a point and the name, as in"
+)
 
 
 def _compared(wrong: str, names: set[str]) -> str:

@@ -17,7 +17,7 @@ from dra_driver.explain.facts.pod_requests import (
     is_sidecar,
     pod_requests,
 )
-from dra_driver.explain.names import full_name
+from dra_driver.explain.names import existing_classes, first_names, full_name
 from dra_driver.explain.subject.subject import WantedClaim
 from dra_driver.explain.verdict import ClassMissing, CouldNotTell, FeatureOff, Verdict
 from dra_driver.model.api.core import Container, Node, Pod
@@ -142,7 +142,8 @@ def _without_device(
     if gap is not None:
         return CouldNotTell(gap.reason, str(gap))
     if implicit:
-        return ClassMissing(missing, meant(missing, sorted(set(classes.values()))))
+        names = sorted(set(classes.values()))
+        return ClassMissing(missing, meant(missing, names) or existing_classes(names))
     return _nowhere_offered(resource, classes, state)
 
 
@@ -156,7 +157,8 @@ def _nowhere_offered(
     if resource in offered:
         return None
     known = {*filter(is_extended, offered), *(c for c in classes if is_extended(c))}
-    return ClassMissing("", meant(resource, sorted(known)), resource)
+    there = f"offered are {first_names(sorted(known))}" if known else ""
+    return ClassMissing("", meant(resource, sorted(known)) or there, resource)
 
 
 def claim_for(pod: Pod, resources: Iterable[str], classes: Mapping[str, str]) -> ResourceClaim:

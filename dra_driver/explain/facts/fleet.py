@@ -23,13 +23,20 @@ from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.holders import Holders
+from dra_driver.explain.facts.resized_pods import StatusCounts
 from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
-from dra_driver.model.gates import TAINT_RULES, allocator_features, is_on
+from dra_driver.model.gates import (
+    POD_RESIZE,
+    TAINT_RULES,
+    WHOLE_POD_RESIZE,
+    allocator_features,
+    is_on,
+)
 from dra_driver.model.quantity import Quantity
 
 _Made = TypeVar("_Made")
@@ -139,9 +146,14 @@ class Fleet:
         return DeviceNodes(self.state.nodes)
 
     @cached_property
+    def counts(self) -> StatusCounts:
+        """What the scheduler counts of a pod that runs: in place it may have another size than its spec says."""
+        return StatusCounts(self.is_on(POD_RESIZE), self.is_on(WHOLE_POD_RESIZE))
+
+    @cached_property
     def used(self) -> UsedResources:
         """What the pods of the cluster use of its nodes, besides devices."""
-        return UsedResources(self.state.pods)
+        return UsedResources(self.state.pods, self.counts)
 
     @cached_property
     def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid]:

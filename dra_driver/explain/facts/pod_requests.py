@@ -7,7 +7,7 @@ sum, and the overhead is added.
 Source: k8s.io/component-helpers/resource/helpers.go.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.model.api.core import Container, Pod
@@ -15,6 +15,7 @@ from dra_driver.model.api.defaults import pod_with_defaults
 from dra_driver.model.api.meta import QuantityText
 from dra_driver.model.resource_names import may_be_devices
 
+RequestsOf = Callable[[Container], Mapping[str, QuantityText] | None]
 _POD_LEVEL = ("cpu", "memory")
 
 
@@ -24,25 +25,39 @@ def pod_requests(pod: Pod) -> dict[str, int]:
     The API server's defaults count too, because a record edited by hand may lack them.
     """
     pod = pod_with_defaults(pod)
+    result = of_containers(pod, _in_the_spec)
+    result |= of_the_whole(pod)
+    add(result, pod.spec.overhead)
+    return result
+
+
+def of_containers(pod: Pod, requests_of: RequestsOf) -> dict[str, int]:
+    """Return the largest sum at any time of what `requests_of` says of the containers."""
     result: dict[str, int] = {}
     for container in pod.spec.containers or ():
-        _add(result, container.resources.requests)
+        add(result, requests_of(container))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in pod.spec.init_containers or ():
         now = dict(sidecars)
-        _add(now, container.resources.requests)
+        add(now, requests_of(container))
         if is_sidecar(container):
-            _add(result, container.resources.requests)
+            add(result, requests_of(container))
             sidecars = now
-        _raise_to(peak, now)
-    _raise_to(result, peak)
-    whole = pod.spec.resources.requests if pod.spec.resources else None
-    for name, quantity in (whole or {}).items():
-        if name in _POD_LEVEL or name.startswith("hugepages-"):
-            result[name] = amount(quantity).nanos
-    _add(result, pod.spec.overhead)
+        raise_to(peak, now)
+    raise_to(result, peak)
     return result
+
+
+def of_the_whole(pod: Pod) -> dict[str, int]:
+    """Return what the spec requests for the pod as a whole."""
+    whole = pod.spec.resources.requests if pod.spec.resources else None
+    return amounts({name: text for name, text in (whole or {}).items() if is_pod_level(name)})
+
+
+def is_pod_level(resource: str) -> bool:
+    """Return whether a pod can request this resource as a whole."""
+    return resource in _POD_LEVEL or resource.startswith("hugepages-")
 
 
 def is_sidecar(container: Container) -> bool:
@@ -58,20 +73,22 @@ def asks_for_devices(pod: Pod) -> bool:
     )
 
 
-def used_on_node(pods: Sequence[Pod]) -> dict[str, int]:
-    """Return the amounts that these pods request together, in billionths; the resource "pods" is their number."""
-    used = {"pods": len(pods) * 10**9}
-    for pod in pods:
-        for name, nanos in pod_requests(pod).items():
-            used[name] = used.get(name, 0) + nanos
-    return used
-
-
-def _add(total: dict[str, int], requests: Mapping[str, QuantityText] | None) -> None:
+def add(total: dict[str, int], requests: Mapping[str, QuantityText] | None) -> None:
+    """Add the requests to the total, in place."""
     for name, quantity in (requests or {}).items():
         total[name] = total.get(name, 0) + amount(quantity).nanos
 
 
-def _raise_to(total: dict[str, int], peak: Mapping[str, int]) -> None:
+def amounts(requests: Mapping[str, QuantityText] | None) -> dict[str, int]:
+    """Return the requests in billionths."""
+    return {name: amount(quantity).nanos for name, quantity in (requests or {}).items()}
+
+
+def raise_to(total: dict[str, int], peak: Mapping[str, int]) -> None:
+    """Raise the total to the peak where that is higher, in place."""
     for name, nanos in peak.items():
         total[name] = max(total.get(name, 0), nanos)
+
+
+def _in_the_spec(container: Container) -> Mapping[str, QuantityText] | None:
+    return container.resources.requests

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from dra_driver.explain.facts.pod_requests import used_on_node
+from dra_driver.explain.facts.resized_pods import ALL_STATUSES, StatusCounts, used_on_node
 from dra_driver.model.api.core import OVER, Pod
 
 _Name = tuple[str, str]
@@ -12,7 +12,8 @@ _Name = tuple[str, str]
 class UsedResources:
     """What these pods use of the nodes on which they are. A pod that is over uses nothing."""
 
-    def __init__(self, pods: Iterable[Pod]) -> None:
+    def __init__(self, pods: Iterable[Pod], counts: StatusCounts = ALL_STATUSES) -> None:
+        self._counts = counts
         self._on_node: dict[str, dict[_Name, Pod]] = {}
         for pod in pods:
             if pod.spec.node_name and pod.status.phase not in OVER:
@@ -23,9 +24,10 @@ class UsedResources:
         """Return the amount of each resource, in billionths, that all pods but this one use of the node."""
         there = self._on_node.get(node, {})
         if _name(pod) in there:
-            return used_on_node([one for name, one in there.items() if name != _name(pod)])
+            others = [one for name, one in there.items() if name != _name(pod)]
+            return used_on_node(others, self._counts)
         if node not in self._used:
-            self._used[node] = used_on_node(list(there.values()))
+            self._used[node] = used_on_node(list(there.values()), self._counts)
         return self._used[node]
 
 

@@ -174,14 +174,26 @@ OVER = ("Succeeded", "Failed")
 """The phases of a pod that runs no more, and never again."""
 
 
+class ContainerStatus(ApiValue, frozen=True):
+    """status.containerStatuses[] of a pod: what the kubelet has admitted for a container, and what it has now."""
+
+    name: str = ""
+    allocated_resources: dict[str, QuantityText] | None = None
+    resources: ResourceRequirements | None = None
+
+
 class PodStatus(ApiValue, frozen=True):
-    """status of a Pod."""
+    """status of a Pod. `allocated_resources` and `resources` are those of the pod as a whole."""
 
     phase: str = ""
     conditions: list[Condition] | None = None
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     nominated_node_name: str = ""
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: dict[str, QuantityText] | None = None
+    resources: ResourceRequirements | None = None
 
 
 class Pod(ApiValue, frozen=True):

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.health import HealthStatus
-from dra_driver.model.ids import NO_SHARE, DeviceName, ShareId
+from dra_driver.model.ids import NO_SHARE, DeviceName, PoolName, ShareId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plugin import ListedUnit, PluginResource, Unit
 from dra_driver.model.state import Phase, PreparedClaim
@@ -28,13 +28,16 @@ Offered = Callable[[DeviceName], bool]
 
 
 class Listing:
-    """The lists of all resources at one moment. `rows` are all rows of the state; `occupied` is the hardware of each owned device."""
+    """The lists of all resources at one moment. `rows` are all rows of the state; `occupied` is the hardware of each owned
+    device. `pool` is the inventory's.
+    """
 
     def __init__(
         self,
         inventory: Inventory,
         rows: Iterable[PreparedClaim],
         occupied: Occupied,
+        pool: PoolName,
         *,
         offered: Offered = lambda _device: True,
         foreign: Collection[DeviceName] = (),
@@ -50,7 +53,7 @@ class Listing:
             for row in self._rows
             if row.phase is Phase.PREPARED
             for device in row.devices
-            if is_another(device, inventory)
+            if is_another(device, inventory, pool)
         )
         # A node can have hundreds of units of a device.
         self._devices: dict[DeviceName, _OfDevice] = {}

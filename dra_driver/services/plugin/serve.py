@@ -141,7 +141,12 @@ class PluginResources:
             rows, occupied = state.all_claims(), state.occupied(inputs.pool)
         here = inputs.here(inventory, planned, rows, occupied)
         listing = Listing(
-            inventory, rows, occupied, offered=here.__contains__, foreign=inputs.foreign()
+            inventory,
+            rows,
+            occupied,
+            inputs.pool,
+            offered=here.__contains__,
+            foreign=inputs.foreign(),
         )
         kept = {ResourceName(row.ref.name) for row in rows if row.ref.of_plugin and row.ref.name}
         resources: dict[ResourceName, PluginResource] = {}

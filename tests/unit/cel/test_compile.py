@@ -98,6 +98,21 @@ def test_what_is_no_selector_is_refused_in_upstreams_words(
 
 
 @pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ('device.capacity["d"].memory.compareTo(quantity("1"))', "a.compareTo(b) >= 0"),
+        ('device.attributes["d"].?a', ".orValue(false)"),
+        ("device.attributes.model", "First comes the domain"),
+        ("device.driver", "compare the value with something"),
+    ],
+)
+def test_a_result_that_is_no_bool_is_told_with_what_to_write(expression: str, said: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_selector(expression, NEW)
+    assert said in caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("minor", "features", "kind"),
     [
         (37, Features(), "StoredExpressions"),

@@ -17,6 +17,7 @@ from dra_driver.cli import devices
 from dra_driver.cli.main import main
 from dra_driver.config.settings import Settings
 from dra_driver.daemon import offline
+from dra_driver.errors import Temporary
 from dra_driver.model.health import HEALTHY
 from dra_driver.model.ids import DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
@@ -109,6 +110,28 @@ def test_without_a_name_the_node_is_called_as_its_host_is(
     assert main([*arguments[:at], *arguments[at + 2 :], "-o", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["node"], len(document["devices"])) == (socket.gethostname().lower(), 2)
+
+
+def test_without_a_name_the_node_is_called_as_its_claims_say(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-1", Phase.PREPARED)
+    at = arguments.index("--node-name")
+    assert main([*arguments[:at], *arguments[at + 2 :], "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["node"] == PLACE.pool
+
+    monkeypatch.setattr("dra_driver.cli.devices.read_claims", fails_to_read)
+    assert main([*arguments[:at], *arguments[at + 2 :], "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["node"] == socket.gethostname().lower()
+
+
+def fails_to_read(_path: Path) -> None:
+    raise Temporary("the disk is away")
 
 
 def test_a_look_makes_no_state_file(arguments: list[str], tmp_path: Path) -> None:

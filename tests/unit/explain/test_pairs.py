@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[str, Any]] = {
     "ResourceClaim": ("resource_claims", ResourceClaim),
     "ResourceClaimTemplate": ("resource_claim_templates", ResourceClaimTemplate),
 }
-ALLOCATABLE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+ALLOCATABLE = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 CASES = [
     pytest.param(pair.member.__name__, case, twin, id=f"{pair.name}-{twin}")
     for pair in (*PAIRS, *MORE_PAIRS)

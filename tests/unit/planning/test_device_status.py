@@ -62,7 +62,7 @@ def a_row(*, share: ShareId = NO_SHARE, uuid: str = "GPU-1", leases: bool = True
 def only(
     row: PreparedClaim, *devices: AllocatableDevice, scanned: bool = True
 ) -> AllocatedDeviceStatus:
-    (entry,) = statuses_of(row, Inventory(devices, scanned=scanned), A_DRIVER)
+    (entry,) = statuses_of(row, Inventory(devices, scanned=scanned), A_DRIVER, A_POOL)
     return entry
 
 
@@ -150,7 +150,7 @@ def test_a_device_whose_name_another_one_has_is_not_ready_and_says_nothing_of_th
 def test_a_device_that_no_scan_could_find_yet_counts_as_prepared() -> None:
     assert ready(only(a_row(), scanned=False)) == ("True", "Prepared")
     waiting = Inventory(unanswered=("acme",))
-    (entry,) = statuses_of(a_row(), waiting, A_DRIVER)
+    (entry,) = statuses_of(a_row(), waiting, A_DRIVER, A_POOL)
     assert ready(entry) == ("True", "Prepared")
 
 
@@ -226,5 +226,5 @@ def test_no_entry_is_wanted_and_nothing_is_written() -> None:
 
 def test_a_backend_can_say_what_the_status_of_its_devices_has() -> None:
     device = replace(a_device(), status_data={"uuid": {"string": "GPU-1"}})
-    (entry,) = statuses_of(a_row(share=SHARE), Inventory((device,)), A_DRIVER)
+    (entry,) = statuses_of(a_row(share=SHARE), Inventory((device,)), A_DRIVER, A_POOL)
     assert entry.data == {"uuid": {"string": "GPU-1"}}

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ClaimUid, DeviceName
+from dra_driver.model.ids import ClaimUid, DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
 from dra_driver.planning.moved import is_another, moved, moved_devices, without
@@ -47,8 +47,13 @@ ANOTHER = "gpu-0 is another device now (UUID y); the one that the claim was prep
 def test_it_says_what_has_the_name_and_which_name_the_device_has(
     uuid: str, inventory: Inventory, said: str
 ) -> None:
-    assert moved(has("gpu-0", uuid), inventory) == said
-    assert is_another(has("gpu-0", uuid), inventory) == said.startswith(ANOTHER)
+    device = has("gpu-0", uuid)
+    assert moved(device, inventory, A_POOL) == said
+    assert is_another(device, inventory, A_POOL) == said.startswith(ANOTHER)
+    # Another pool: the node has another name now, and simulated hardware other UUIDs.
+    renamed = PoolName("a-new-name")
+    assert not moved(device, inventory, renamed)
+    assert not is_another(device, inventory, renamed)
 
 
 def test_it_counts_for_the_owners_of_this_boot() -> None:

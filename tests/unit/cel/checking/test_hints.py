@@ -19,6 +19,11 @@ VERSION = (
     "A version is compared with a version: semver('1.2.3'), by compareTo, isGreaterThan or"
     " isLessThan."
 )
+DOMAIN = (
+    "First comes the domain, which is mostly the driver's name, then a point and the name, as in"
+)
+OF_ATTRIBUTES = f"{DOMAIN} device.attributes['driver.example.com'].model."
+OF_CAPACITY = f"{DOMAIN} device.capacity['driver.example.com'].memory."
 ONLY_DEVICE = (
     "The only variable is device, with device.driver, device.attributes and device.capacity;"
     " text goes in quotes."
@@ -74,6 +79,14 @@ def hint(expression: str, environment: Environment = NOW) -> str:
         ("1.all(x, true)", "all, exists, filter and map work on lists and on the keys of maps."),
         ("true && 'a'", "Conditions joined by && and || are bool: compare the value with something."),
         ("true && device.?allowMultipleAllocations", "Say what counts if the value is missing: .orValue(false)."),
+        ("device.attributes.model == 'a'", OF_ATTRIBUTES),
+        ("device.attributes['d/model'] == 'a'", OF_ATTRIBUTES),
+        ("device.attributes == 'a'", OF_ATTRIBUTES),
+        ("true && device.attributes.healthy", OF_ATTRIBUTES),
+        ("semver(device.attributes['d/version']).major() > 1", OF_ATTRIBUTES),
+        ("device.capacity.memory.compareTo(quantity('1')) >= 0", OF_CAPACITY),
+        ("device.capacity.memory > quantity('1')", OF_CAPACITY),
+        ("{'a': 1} == 1", ""),
         ("[?1]", "The mark ? needs an optional value, as a.?b or optional.of(…) give."),
         ("[1, 'a']", "All elements of a list, all keys and all values of a map have one type."),
         ("device.?driver == 'a'", "A value may be missing here: say what counts then with .orValue(…), or ask .hasValue()."),

@@ -4,10 +4,7 @@
 import msgspec
 import pytest
 
-from dra_driver.explain.facts.pod_requests import (
-    pod_requests,
-    used_on_node,
-)
+from dra_driver.explain.facts.pod_requests import pod_requests
 from dra_driver.model.api.core import Pod
 from dra_driver.model.resource_names import is_extended, may_be_devices
 
@@ -55,11 +52,6 @@ def test_a_limit_without_a_request_is_the_request() -> None:
         "cpu": 8 * NANO,
         "example.com/x": 4 * NANO,
     }
-
-
-def test_pods_on_a_node_are_counted_as_well() -> None:
-    both = [pod(containers=[container(1)]), pod(containers=[container(2)])]
-    assert used_on_node(both) == {"pods": 2 * NANO, "cpu": 3 * NANO}
 
 
 @pytest.mark.parametrize(

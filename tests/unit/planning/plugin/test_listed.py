@@ -61,7 +61,7 @@ def healthy(
         for key in row.owned
         if key.device in inventory.by_name
     }
-    listing = Listing(inventory, rows, occupied, offered=lambda _device: offered)
+    listing = Listing(inventory, rows, occupied, A_POOL, offered=lambda _device: offered)
     return {unit.id: unit.healthy for unit in listing.of(resource)}
 
 
@@ -174,7 +174,7 @@ def test_a_unit_that_a_foreign_plugin_gives_out_is_listed_unhealthy() -> None:
     devices = Inventory((a_device("gpu-0"), a_device("gpu-1")))
     rows = [a_row(other)]
     occupied = {DeviceName("gpu-1"): devices.devices[1].resource.pieces}
-    listing = Listing(devices, rows, occupied, foreign={one.device, other.device})
+    listing = Listing(devices, rows, occupied, A_POOL, foreign={one.device, other.device})
     # A container that has one keeps it: its health is not asked.
     assert {unit.id: unit.healthy for unit in listing.of(a_resource(one, other))} == {
         "gpu-0": False,

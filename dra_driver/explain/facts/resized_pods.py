@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of its node does a pod count for that is there already?
+
+A pod can be resized while it runs. Then three amounts may differ: what its spec wants, what the kubelet has admitted for it
+(`allocatedResources`), and what its containers have now. The scheduler counts the largest of the three, or of the last two if the
+kubelet has said that the node can never give what the spec wants.
+Source: k8s.io/component-helpers/resource/helpers.go of 1.37; earlier releases take the largest for each container.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from dra_driver.explain.facts.pod_requests import (
+    add,
+    amounts,
+    is_pod_level,
+    of_containers,
+    of_the_whole,
+    pod_requests,
+    raise_to,
+)
+from dra_driver.model.api.core import Container, ContainerStatus, Pod
+from dra_driver.model.api.defaults import pod_with_defaults
+from dra_driver.model.api.meta import QuantityText
+
+Requests = Mapping[str, QuantityText] | None
+
+
+class StatusCounts(Struct, frozen=True):
+    """Which statuses the scheduler looks at: those of containers (gate InPlacePodVerticalScaling), and that of the pod as a whole
+    (gate InPlacePodLevelResourcesVerticalScaling).
+    """
+
+    of_containers: bool = True
+    of_the_whole: bool = True
+
+
+ALL_STATUSES = StatusCounts()
+
+
+def used_on_node(pods: Sequence[Pod], counts: StatusCounts = ALL_STATUSES) -> dict[str, int]:
+    """Return the amounts that these pods count for together, in billionths; the resource "pods" is their number."""
+    used = {"pods": len(pods) * 10**9}
+    for pod in pods:
+        for name, nanos in counted_requests(pod, counts).items():
+            used[name] = used.get(name, 0) + nanos
+    return used
+
+
+def counted_requests(pod: Pod, counts: StatusCounts) -> dict[str, int]:
+    """Return the amount of each resource that a pod on a node counts for, in billionths."""
+    if not counts.of_containers or not any(_has_amounts(pod)):
+        return pod_requests(pod)
+    pod = pod_with_defaults(pod)
+    status = pod.status
+    result = {} if _is_infeasible(pod) else of_containers(pod, lambda one: one.resources.requests)
+    now = status.resources.requests if status.resources else None
+    if counts.of_the_whole and now is not None and status.allocated_resources is not None:
+        raise_to(result, amounts(status.allocated_resources))
+        raise_to(result, amounts(now))
+    else:
+        found = _Statuses(pod)
+        raise_to(result, of_containers(pod, found.allocated))
+        raise_to(result, of_containers(pod, found.actuated))
+    if wanted := of_the_whole(pod):
+        result |= _largest_whole(pod, wanted) if counts.of_the_whole else wanted
+    add(result, pod.spec.overhead)
+    return result
+
+
+def _largest_whole(pod: Pod, wanted: dict[str, int]) -> dict[str, int]:
+    """Return the same for what the pod requests as a whole."""
+    status = pod.status
+    if status.resources is None:
+        return wanted
+    largest = {} if _is_infeasible(pod) else dict(wanted)
+    raise_to(largest, amounts(status.resources.requests))
+    raise_to(largest, amounts(status.allocated_resources))
+    return {name: nanos for name, nanos in largest.items() if is_pod_level(name)}
+
+
+class _Statuses:
+    """What the statuses of a pod's containers say of them, as far as they say something; else what the spec does."""
+
+    def __init__(self, pod: Pod) -> None:
+        every = (*_of_the_first(pod), *(pod.status.container_statuses or ()))
+        self._by_name = {one.name: one for one in every}
+        self._infeasible = _is_infeasible(pod)
+
+    def allocated(self, container: Container) -> Requests:
+        """Return what the kubelet has admitted."""
+        status = self._by_name.get(container.name)
+        if status is not None and status.allocated_resources is not None:
+            return status.allocated_resources
+        return None if self._infeasible else container.resources.requests
+
+    def actuated(self, container: Container) -> Requests:
+        """Return what the container has now."""
+        status = self._by_name.get(container.name)
+        now = status.resources if status is not None else None
+        if now is not None and now.requests is not None:
+            return now.requests
+        return self.allocated(container)
+
+
+def _has_amounts(pod: Pod) -> Iterator[bool]:
+    """Yield whether there is something to count besides the spec. Most pods have the same everywhere, which is cheap to find."""
+    wanted = {
+        one.name: one.resources.requests
+        for one in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
+    }
+    for one in (*_of_the_first(pod), *(pod.status.container_statuses or ())):
+        spec, now = wanted.get(one.name), one.resources
+        yield one.allocated_resources not in (None, spec)
+        yield now is not None and now.requests not in (None, spec)
+    yield pod.status.resources is not None
+    yield _is_infeasible(pod)
+
+
+def _of_the_first(pod: Pod) -> Sequence[ContainerStatus]:
+    return pod.status.init_container_statuses or ()
+
+
+def _is_infeasible(pod: Pod) -> bool:
+    """Whether the kubelet has said that the node can never give what the spec wants."""
+    pending = (one for one in pod.status.conditions or () if one.type == "PodResizePending")
+    first = next(pending, None)
+    return first is not None and first.reason == "Infeasible"
