@@ -78,7 +78,8 @@ def _of_pod(pod: Pod) -> Found:
 
 
 def _of_statuses(status: PodStatus) -> list[tuple[str, QuantityText | None]]:
-    found = list(_named("status.allocatedResources", status.allocated_resources))
+    found: list[tuple[str, QuantityText | None]] = []
+    found += _named("status.allocatedResources", status.allocated_resources)
     if status.resources is not None:
         found += _named("status.resources.requests", status.resources.requests)
     for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):

@@ -85,7 +85,7 @@ class _Statuses:
 
     def __init__(self, pod: Pod) -> None:
         every = (*_of_the_first(pod), *(pod.status.container_statuses or ()))
-        self._by_name = {one.name: one for one in every}
+        self._by_name: Mapping[str, ContainerStatus] = {one.name: one for one in every}
         self._infeasible = _is_infeasible(pod)
 
     def allocated(self, container: Container) -> Requests:

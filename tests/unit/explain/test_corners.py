@@ -288,5 +288,8 @@ def test_an_alternative_of_a_missing_class_stops_the_pod_although_another_one_fi
     report = asking(wanted, cluster=state(ONE))
     (node,) = report.nodes
     assert (report.exit_code, report.outcome) == (1, "devices do not fit")
-    assert (node.devices, node.requests) == ((ClassMissing("nope", "the cluster has gpu"),), ("gpu/missing",))
+    assert (node.devices, node.requests) == (
+        (ClassMissing("nope", "the cluster has gpu"),),
+        ("gpu/missing",),
+    )
     assert not any(isinstance(one, CouldNotTell) for one in report.verdicts)

@@ -19,6 +19,10 @@ def pod(**spec: Any) -> dict[str, Any]:
     return {**NAMED, "spec": spec}
 
 
+def told(**status: Any) -> dict[str, Any]:
+    return {**NAMED, "status": status}
+
+
 def published(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "x"}, "spec": spec}
 
@@ -53,6 +57,22 @@ OBJECTS = [
     ("pods", pod(initContainers=CONTAINERS), "spec.initContainers[c].resources.requests[memory]"),
     ("pods", pod(resources={"requests": {"cpu": BAD}}), "spec.resources.requests[cpu]"),
     ("pods", pod(overhead={"cpu": BAD}), "spec.overhead[cpu]"),
+    ("pods", told(allocatedResources={"cpu": BAD}), "status.allocatedResources[cpu]"),
+    (
+        "pods",
+        told(resources={"requests": {"cpu": BAD}}),
+        "status.resources.requests[cpu]",
+    ),
+    (
+        "pods",
+        told(containerStatuses=[{"name": "c", "allocatedResources": {"cpu": BAD}}]),
+        "the status of container c: allocatedResources[cpu]",
+    ),
+    (
+        "pods",
+        told(initContainerStatuses=[{"name": "c", "resources": {"requests": {"cpu": BAD}}}]),
+        "the status of container c: resources.requests[cpu]",
+    ),
     (
         "resourceSlices",
         published(sharedCounters=[{"name": "s", **COUNTERS}]),
