@@ -126,6 +126,7 @@ class Publisher:
         self._changed = Condition()
         self._due = inf
         self._owners_due = inf
+        self._has_released = False
         self._news = False
         self._backoff = Backoff()
         self._patience = Patience()
@@ -141,7 +142,7 @@ class Publisher:
         while not stop.is_set():
             self.step()
             with self._changed:
-                due = min(self._due, self._owners_due)
+                due = -inf if self._has_released else min(self._due, self._owners_due)
                 seconds = min(max(due - self._clock(), 0.0), _STOP_SECONDS)
                 if seconds:
                     self._changed.wait(seconds)
@@ -159,9 +160,12 @@ class Publisher:
             self._changed.notify_all()
 
     def released(self) -> None:
-        """Publish now if a device is tainted because of a claim, or if other devices are held: a claim was unprepared, or released."""
-        if self._wish.keeps_some or self._wish.held_changed():
-            self.wake()
+        """Publish now if a device is tainted because of a claim, or if other devices are held: a claim was unprepared, or released. It
+        does not block.
+        """
+        with self._changed:
+            self._has_released = True
+            self._changed.notify_all()
 
     def step(self) -> None:
         """Plan and publish, if the next publication is due."""
@@ -179,11 +183,15 @@ class Publisher:
         self._look_in(min(again, self._node.flush()))
 
     def _look_at_owners(self) -> None:
+        """Read the state after calls, in this thread, so that no call waits for it."""
         with self._changed:
-            if self._owners_due > self._clock():
-                return
-            self._owners_due = inf
-        if self._wish.occupied_unseen():
+            released, self._has_released = self._has_released, False
+            prepared = self._owners_due <= self._clock()
+            if prepared:
+                self._owners_due = inf
+        if released and (self._wish.keeps_some or self._wish.held_changed()):
+            self.wake()
+        if prepared and self._wish.occupied_unseen():
             self.wake()
 
     def _look_in(self, seconds: float) -> None:
