@@ -21,7 +21,7 @@ pods of each such claim, also of a claim made from a template.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Protocol
 
 import structlog
@@ -47,6 +47,7 @@ from dra_driver.planning.prepare import NodePlace, users_for
 from dra_driver.services.mirror import STEADY_SECONDS
 from dra_driver.services.pace import delay_after
 from dra_driver.services.parts import AllClaims, Transaction
+from dra_driver.services.reserved_versions import ReservedVersions
 
 MOST_WATCHES = 32
 # How often the follower looks for claims that another process prepared.
@@ -54,8 +55,6 @@ LOOK_SECONDS = 30.0
 # For claims of this process it waits until nothing has been prepared or unprepared for so long, and at most for LATEST_SECONDS.
 SETTLE_SECONDS = 2.0
 LATEST_SECONDS = 20.0
-# API servers forget changes that are older (--etcd-compaction-interval). A standby process begins no watches and only keeps versions.
-REMEMBERED_SECONDS = 300.0
 POLL_SECONDS = 60.0
 # Without an event for longer than this the connection may be dead, and other pods may use the claim unnoticed.
 FRESH_SECONDS = 1.0
@@ -239,9 +238,7 @@ class ClaimFollower:
         self._start = start or _on_a_thread
         self._watches: dict[ClaimUid, tuple[ClaimWatch, Callable[[float], None]]] = {}
         self._polled: dict[ClaimUid, ClaimWatch] = {}
-        self._mutex = Lock()
-        # Versions of claims that have no watch yet, and when they were read.
-        self._reserved: dict[ClaimUid, tuple[str, float]] = {}
+        self._reserved = ReservedVersions(clock)
         self._news: tuple[float, float] | None = None  # the first and the last since the last look
         self._poll_at = clock()
         self._failed_polls = 0
@@ -251,18 +248,12 @@ class ClaimFollower:
             now = self._clock()
             news = self._news  # read once: the follower's thread may clear it
             self._news = (now if news is None else news[0], now)
+        if isinstance(event, ClaimUnprepared) and not event.error:
+            self._reserved.ended(event.claim.uid)
 
     def reserved(self, claim: Claim) -> None:
-        """Note the version of a claim that a prepare call has read: changes count from there on. Call it before the row can be seen.
-
-        Of two calls without a watch in between the first one counts: its pods may run.
-        """
-        now = self._clock()
-        with self._mutex:
-            known = self._reserved.items()
-            for uid in [uid for uid, (_, at) in known if now - at > REMEMBERED_SECONDS]:
-                del self._reserved[uid]
-            self._reserved.setdefault(claim.ref.uid, (claim.resource_version, now))
+        """Note the version of a claim that a prepare call has read: changes count from there on. Call it before the row can be seen."""
+        self._reserved.note(claim.ref.uid, claim.resource_version)
 
     def unwatched(self, ref: ClaimRef) -> bool:
         """Whether no watch and no poll of this process has read the claim yet: a pod may have joined it unnoticed."""
@@ -280,7 +271,7 @@ class ClaimFollower:
         Raises DriverError.
         """
         # In this order: a version is forgotten after its watch was begun.
-        version = self._reserved_version(ref.uid)
+        version = self._reserved.of(ref.uid)
         watch = self._watch(ref, version) if version else self._watch_of(ref.uid)
         if watch is not None:
             watch.catch_up(claim)
@@ -317,8 +308,10 @@ class ClaimFollower:
         """Start a watch for each new row, end the watches of removed rows, and poll the claims above MOST_WATCHES. Raises
         DriverError if the state cannot be read.
         """
+        ended = self._reserved.begin_look()
         with self._store.reading() as state:
-            rows = [row for row in state.all_claims() if self._counts(row)]
+            every = state.all_claims()
+        rows = [row for row in every if self._counts(row)]
         # Keep the watches that exist. Then prefer claims that other pods may use.
         rows.sort(key=lambda row: (row.ref.uid not in self._watches, row.users.sole, row.ref.uid))
         watched, beyond = rows[:MOST_WATCHES], rows[MOST_WATCHES:]
@@ -329,13 +322,14 @@ class ClaimFollower:
         new = [row for row in beyond if row.ref.uid not in self._polled]
         self._polled = {
             row.ref.uid: self._polled.get(row.ref.uid)
-            or self._watch(row.ref, self._reserved_version(row.ref.uid))
+            or self._watch(row.ref, self._reserved.of(row.ref.uid))
             for row in beyond
         }
-        with self._mutex:
-            # Not of claims without a row: their prepare call may be about to write it.
-            for row in rows:
-                self._reserved.pop(row.ref.uid, None)
+        self._reserved.end_look(
+            ended,
+            watched=[row.ref.uid for row in rows],
+            there={row.ref.uid for row in every},
+        )
         if beyond and self._clock() >= self._poll_at:
             self._poll_at = self._clock() + self._poll(beyond)
         elif new:
@@ -353,11 +347,8 @@ class ClaimFollower:
         watched = self._watches.get(uid)
         return self._polled.get(uid) if watched is None else watched[0]
 
-    def _reserved_version(self, uid: ClaimUid) -> str:
-        return self._reserved.get(uid, ("", 0.0))[0]
-
     def _begin(self, ref: ClaimRef) -> None:
-        watch = self._polled.get(ref.uid) or self._watch(ref, self._reserved_version(ref.uid))
+        watch = self._polled.get(ref.uid) or self._watch(ref, self._reserved.of(ref.uid))
         self._watches[ref.uid] = watch, self._start(watch.run)
 
     def _watch(self, ref: ClaimRef, version: str) -> ClaimWatch:

@@ -12,7 +12,14 @@ from structlog.testing import capture_logs
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.kube.base import ClaimEvent, Expired, Malformed, NotServed, TooLarge
 from dra_driver.model.claim import Claim, ClaimRef
-from dra_driver.model.events import ClaimPrepared, DriverEvent, Leading, Recovered, ThreadFailed
+from dra_driver.model.events import (
+    ClaimPrepared,
+    ClaimUnprepared,
+    DriverEvent,
+    Leading,
+    Recovered,
+    ThreadFailed,
+)
 from dra_driver.model.ids import PodUid
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import Held
@@ -20,8 +27,9 @@ from dra_driver.services import follow
 from dra_driver.services.follow import ClaimFollower, ClaimWatch
 from dra_driver.services.pace import RETRY_SECONDS, delay_after
 from dra_driver.services.prepare import PrepareClaims
+from dra_driver.services.reserved_versions import REMEMBERED_SECONDS, ReservedVersions
 from dra_driver.services.unprepare import UnprepareClaims
-from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_result
+from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_ref, a_result, a_uid
 from tests.support.local_node import LocalNode, ManualClock
 from tests.support.scripted_api import ScriptedApi
 
@@ -253,10 +261,48 @@ def test_versions_that_no_watch_takes_over_are_forgotten(bench: Bench) -> None:
     for number in range(1000):
         bench.follower.reserved(a_claim(f"c{number}"))
         bench.clock.now += 1
-    assert len(bench.follower._reserved) == follow.REMEMBERED_SECONDS + 1
-    bench.clock.now += follow.REMEMBERED_SECONDS + 1
-    bench.follower.reserved(dataclasses.replace(a_claim("c999"), resource_version="9"))
-    assert [version for version, _ in bench.follower._reserved.values()] == ["9"]
+    assert len(bench.follower._reserved) == REMEMBERED_SECONDS + 1
+    bench.clock.now += REMEMBERED_SECONDS + 1
+    last = dataclasses.replace(a_claim("c999"), resource_version="9")
+    bench.follower.reserved(last)
+    assert (len(bench.follower._reserved), bench.follower._reserved.of(last.ref.uid)) == (1, "9")
+
+
+def test_the_version_of_a_claim_that_ended_is_forgotten_unless_it_is_prepared_again(
+    bench: Bench,
+) -> None:
+    bench.connect()
+    over, again = a_claim("over"), a_claim("again")
+    for claim in (over, again):
+        bench.follower.reserved(claim)
+        bench.follower(ClaimUnprepared(claim.ref, 0.1))
+    bench.follower(ClaimUnprepared(a_ref("never noted"), 0.1))
+    bench.follower.reserved(again)
+    bench.follower.once()
+    assert not bench.follower._reserved.of(over.ref.uid)
+    assert bench.follower._reserved.of(again.ref.uid) == again.resource_version
+    assert len(bench.follower._reserved) == 1
+
+
+def test_a_claim_that_failed_to_end_or_is_held_keeps_its_version(bench: Bench) -> None:
+    bench.connect()
+    bench.follower.reserved(SHARED)
+    bench.follower(ClaimUnprepared(SHARED.ref, 0.1, error="the device is busy"))
+    bench.follower.once()
+    assert bench.follower._reserved.of(SHARED.ref.uid) == SHARED.resource_version
+
+
+def test_a_claim_that_is_prepared_again_during_a_look_keeps_its_version() -> None:
+    versions = ReservedVersions(lambda: 0.0)
+    uid, held = a_uid("again"), a_uid("held")
+    for one in (uid, held):
+        versions.note(one, "3")
+        versions.ended(one)
+    ended = versions.begin_look()
+    versions.note(uid, "5")
+    versions.ended(uid)
+    versions.end_look(ended, watched=(), there={held})
+    assert (versions.of(uid), versions.of(held)) == ("3", "3")
 
 
 def test_news_that_a_look_clears_while_they_arrive_cost_no_call(bench: Bench) -> None:
