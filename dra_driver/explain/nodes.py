@@ -257,9 +257,8 @@ class NodesExplained:
     def _smallest_conflict(self, tried: TriedNodes) -> Sequence[conflict.ClaimPart]:
         """Return a smallest conflict. If it was searched often enough already: one that was found before and is there too, else all parts."""
         every = conflict.parts_of(tried.claims)
-        for parts in self._found:
-            if not set(parts) <= set(every):
-                continue
+        known = (parts for parts in self._found if set(parts) <= set(every))
+        for parts in known:
             rest = [one for one in every if one not in parts]
             smaller = conflict.without(tried.claims, rest)
             if self._are_known_to_fit(tried, smaller) is False:
