@@ -39,6 +39,7 @@ from dra_driver.model.gates import (
 )
 from dra_driver.model.quantity import Quantity
 
+_SUMS_SINCE = 37
 _Made = TypeVar("_Made")
 
 
@@ -148,7 +149,11 @@ class Fleet:
     @cached_property
     def counts(self) -> StatusCounts:
         """What the scheduler counts of a pod that runs: in place it may have another size than its spec says."""
-        return StatusCounts(self.is_on(POD_RESIZE), self.is_on(WHOLE_POD_RESIZE))
+        return StatusCounts(
+            of_containers=self.is_on(POD_RESIZE),
+            of_the_whole=self.is_on(WHOLE_POD_RESIZE),
+            of_sums=self.minor >= _SUMS_SINCE,
+        )
 
     @cached_property
     def used(self) -> UsedResources:

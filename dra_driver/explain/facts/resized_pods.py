@@ -3,18 +3,21 @@
 
 A pod can be resized while it runs. Then three amounts may differ: what its spec wants, what the kubelet has admitted for it
 (`allocatedResources`), and what its containers have now. The scheduler counts the largest of the three, or of the last two if the
-kubelet has said that the node can never give what the spec wants.
-Source: k8s.io/component-helpers/resource/helpers.go of 1.37; earlier releases take the largest for each container.
+kubelet has said that the node can never give what the spec wants. Before 1.37 it takes the largest for each container, and of init
+containers it looks at sidecars only.
+Source: k8s.io/component-helpers/resource/helpers.go of 1.33 to 1.37.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from dra_driver.allocator.amounts import amount
 from dra_driver.explain.facts.pod_requests import (
     add,
     amounts,
     is_pod_level,
+    is_sidecar,
     of_containers,
     of_the_whole,
     pod_requests,
@@ -29,11 +32,12 @@ Requests = Mapping[str, QuantityText] | None
 
 class StatusCounts(Struct, frozen=True):
     """Which statuses the scheduler looks at: those of containers (gate InPlacePodVerticalScaling), and that of the pod as a whole
-    (gate InPlacePodLevelResourcesVerticalScaling).
+    (gate InPlacePodLevelResourcesVerticalScaling). `of_sums`: the amounts of all containers together are compared, as from 1.37 on.
     """
 
     of_containers: bool = True
     of_the_whole: bool = True
+    of_sums: bool = True
 
 
 ALL_STATUSES = StatusCounts()
@@ -53,6 +57,14 @@ def counted_requests(pod: Pod, counts: StatusCounts) -> dict[str, int]:
     if not counts.of_containers or not any(_has_amounts(pod)):
         return pod_requests(pod)
     pod = pod_with_defaults(pod)
+    result = _of_sums(pod, counts) if counts.of_sums else of_containers(pod, _Statuses(pod).largest)
+    if wanted := of_the_whole(pod):
+        result |= _largest_whole(pod, wanted, counts) if counts.of_the_whole else wanted
+    add(result, pod.spec.overhead)
+    return result
+
+
+def _of_sums(pod: Pod, counts: StatusCounts) -> dict[str, int]:
     status = pod.status
     result = {} if _is_infeasible(pod) else of_containers(pod, lambda one: one.resources.requests)
     now = status.resources.requests if status.resources else None
@@ -63,13 +75,10 @@ def counted_requests(pod: Pod, counts: StatusCounts) -> dict[str, int]:
         found = _Statuses(pod)
         raise_to(result, of_containers(pod, found.allocated))
         raise_to(result, of_containers(pod, found.actuated))
-    if wanted := of_the_whole(pod):
-        result |= _largest_whole(pod, wanted) if counts.of_the_whole else wanted
-    add(result, pod.spec.overhead)
     return result
 
 
-def _largest_whole(pod: Pod, wanted: dict[str, int]) -> dict[str, int]:
+def _largest_whole(pod: Pod, wanted: dict[str, int], counts: StatusCounts) -> dict[str, int]:
     """Return the same for what the pod requests as a whole."""
     status = pod.status
     if status.resources is None:
@@ -77,6 +86,8 @@ def _largest_whole(pod: Pod, wanted: dict[str, int]) -> dict[str, int]:
     largest = {} if _is_infeasible(pod) else dict(wanted)
     raise_to(largest, amounts(status.resources.requests))
     raise_to(largest, amounts(status.allocated_resources))
+    if not counts.of_sums:
+        return {name: largest.get(name, 0) for name in wanted}
     return {name: nanos for name, nanos in largest.items() if is_pod_level(name)}
 
 
@@ -87,6 +98,8 @@ class _Statuses:
         every = (*_of_the_first(pod), *(pod.status.container_statuses or ()))
         self._by_name: Mapping[str, ContainerStatus] = {one.name: one for one in every}
         self._infeasible = _is_infeasible(pod)
+        init = pod.spec.init_containers or ()
+        self._of_init = frozenset(one.name for one in init if not is_sidecar(one))
 
     def allocated(self, container: Container) -> Requests:
         """Return what the kubelet has admitted."""
@@ -102,6 +115,20 @@ class _Statuses:
         if now is not None and now.requests is not None:
             return now.requests
         return self.allocated(container)
+
+    def largest(self, container: Container) -> Requests:
+        """Return the largest of the spec, the admission and what the container has now; before 1.37."""
+        spec = container.resources.requests
+        status = self._by_name.get(container.name)
+        if status is None or status.resources is None or container.name in self._of_init:
+            return spec
+        found = [status.resources.requests, status.allocated_resources]
+        every = found if self._infeasible else [spec, *found]
+        result: dict[str, QuantityText] = {}
+        for name, text in (item for one in every for item in (one or {}).items()):
+            if name not in result or amount(text).nanos > amount(result[name]).nanos:
+                result[name] = text
+        return result
 
 
 def _has_amounts(pod: Pod) -> Iterator[bool]:

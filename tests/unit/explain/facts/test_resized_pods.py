@@ -43,6 +43,7 @@ def cpu_of(made: Pod, counts: StatusCounts | None = None) -> float:
         (2, 2, 2, None, 2),
         (2, 8, 8, None, 8),
         (2, 2, 8, None, 8),
+        (2, 8, 2, None, 8),
         (8, 2, 2, DEFERRED, 8),
         (8, 2, 2, INFEASIBLE, 2),
         (8, 2, 3, INFEASIBLE, 3),
@@ -67,6 +68,39 @@ def test_the_sums_are_compared_not_the_containers() -> None:
     spec = {"containers": [container(1), container(8, "other")]}
     made = pod(spec, containerStatuses=[has(4, 4), has(2, 2, "other")])
     assert cpu_of(made) == 9
+
+
+BEFORE_1_37 = StatusCounts(of_sums=False)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "counted"), [([], 4 + 8), ([DEFERRED], 4 + 8), ([INFEASIBLE], 4 + 2)]
+)
+def test_earlier_releases_compare_for_each_container(
+    conditions: list[object], counted: int
+) -> None:
+    spec = {"containers": [container(1), container(8, "other")]}
+    statuses = [has(4, 3), has(1, 2, "other")]
+    made = pod(spec, containerStatuses=statuses, conditions=conditions)
+    assert cpu_of(made, BEFORE_1_37) == counted
+
+
+def test_earlier_releases_look_at_a_status_only_with_what_the_container_has() -> None:
+    spec = {"containers": [container(1)]}
+    assert cpu_of(pod(spec, containerStatuses=[has(4, None)]), BEFORE_1_37) == 1
+
+
+def test_earlier_releases_look_at_sidecars_but_not_at_other_init_containers() -> None:
+    first = [container(1, "side", restartPolicy="Always"), container(2, "init")]
+    spec = {"containers": [container(1)], "initContainers": first}
+    assert cpu_of(pod(spec, initContainerStatuses=[has(6, 6, "side")]), BEFORE_1_37) == 8
+    assert cpu_of(pod(spec, initContainerStatuses=[has(6, 6, "init")]), BEFORE_1_37) == 3
+
+
+def test_earlier_releases_count_for_the_whole_only_what_the_spec_names() -> None:
+    status = {"resources": {"requests": {"memory": "9"}}, "allocatedResources": {"cpu": "6"}}
+    counted = counted_requests(pod(WHOLE, **status), BEFORE_1_37)
+    assert counted == {"cpu": 6 * NANO}
 
 
 def test_a_container_without_a_status_counts_as_in_the_spec() -> None:
