@@ -46,7 +46,8 @@ SUPPORTED: dict[Implementation, frozenset[str]] = {
 }
 ALL = _EXPERIMENTAL
 ENABLED_BY_DEFAULT = _INCUBATING
-"""The features that a scheduler of release 1.37 enables without any --feature-gates flag."""
+"""The features that a scheduler of release 1.37 enables without any --feature-gates flag if its control plane may not be rolled back to
+1.36 (--min-compatibility-version=1.37); else FRACTIONAL_CAPACITY is off, and `dra_driver.model.gates` takes it for off."""
 
 _COMPLETE_POOLS_ONLY = 35
 """Before this minor release the search took devices of incomplete pools. It looked at the slices for one node only."""

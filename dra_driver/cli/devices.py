@@ -31,10 +31,10 @@ from dra_driver.model.device import AllocatableDevice, plain
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.ids import PoolName
-from dra_driver.model.inventory import Inventory
-from dra_driver.model.state import Phase, PreparedClaim
+from dra_driver.model.state import PreparedClaim
+from dra_driver.node.boot import read_boot_id
 from dra_driver.node.state import read_claims
-from dra_driver.planning.moved import moved
+from dra_driver.planning.moved import moved_of
 from dra_driver.planning.neighbours import Neighbour
 
 
@@ -54,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
     for claim in found.claims:
         for prepared in claim.devices:
             claims_of.setdefault(prepared.device, []).append(claim)
-    gone = _gone(found, claims_of, PoolName(settings.node.name))
+    gone = _gone(found, claims_of, settings)
     document = _document(settings.node, found, claims_of, gone)
     match chosen.output:
         case render.JSON | render.YAML:
@@ -113,39 +113,30 @@ def _held(claims: Iterable[PreparedClaim]) -> Iterator[str]:
 
 
 def _gone(
-    found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], pool: PoolName
+    found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], settings: Settings
 ) -> tuple[str, ...]:
     """Return a sentence for each device that a claim has and no backend finds, or not under this name; none if a backend failed, which says nothing of its devices."""
     if found.failures:
         return ()
     inventory = found.inventory
-    elsewhere = {
-        name: [f"claim {word}: {said}" for word, said in _moved(name, claims, inventory, pool)]
-        for name, claims in sorted(claims_of.items())
-    }
+    boot_id = read_boot_id(settings.node.boot_id_file)
+    elsewhere: dict[str, list[str]] = {}
+    for claim, device, said in moved_of(
+        found.claims, inventory, PoolName(settings.node.name), boot_id
+    ):
+        elsewhere.setdefault(device.device, []).append(f"claim {claim.ref.word}: {said}")
     gone = (
         f"{name} is gone: no backend finds it, and claim {', '.join(claim.ref.word for claim in claims)} has it; see the log of the "
         "kernel driver (dmesg) of this node, then delete the claim's pods and reset or replace the device"
         for name, claims in sorted(claims_of.items())
-        if name not in inventory.by_name and not elsewhere[name]
+        if name not in inventory.by_name and name not in elsewhere
     )
     others = (
         f"{sentence}; see the log of the kernel driver (dmesg) of this node, and delete the claim and its pods"
-        for sentences in elsewhere.values()
+        for _, sentences in sorted(elsewhere.items())
         for sentence in sentences
     )
     return (*gone, *others)
-
-
-def _moved(
-    name: str, claims: Iterable[PreparedClaim], inventory: Inventory, pool: PoolName
-) -> Iterator[tuple[str, str]]:
-    """Yield each claim whose device has another name now, or whose device's name another device, and what is found."""
-    for claim in claims:
-        for device in claim.devices:
-            here = claim.phase is Phase.PREPARED and device.device == name
-            if here and (said := moved(device, inventory, pool)):
-                yield claim.ref.word, said
 
 
 def _document(

@@ -7,7 +7,7 @@ hardware says none: then the name is all that is known. The same is true of a ro
 another pool: simulated hardware makes its UUIDs of the node's name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dra_driver.model.ids import DeviceName, PoolName
@@ -42,16 +42,25 @@ def moved(device: PreparedDevice, inventory: Inventory, pool: PoolName) -> str:
 def moved_devices(
     rows: Iterable[PreparedClaim], inventory: Inventory, pool: PoolName, boot_id: str
 ) -> Mapping[DeviceName, str]:
-    """Return what `moved` says of each device of the pool that a claim owns. After a reboot a claim is prepared anew, with what its
-    device's name is then.
-    """
+    """Return what `moved` says of each device of the pool that a claim owns."""
     return {
         device.device: said
-        for row in rows
-        if row.phase is Phase.PREPARED and row.boot_id == boot_id and not row.ref.of_plugin
-        for device in row.devices
-        if not device.admin_access and (said := moved(device, inventory, pool))
+        for row, device, said in moved_of(rows, inventory, pool, boot_id)
+        if not (row.ref.of_plugin or device.admin_access)
     }
+
+
+def moved_of(
+    rows: Iterable[PreparedClaim], inventory: Inventory, pool: PoolName, boot_id: str
+) -> Iterator[tuple[PreparedClaim, PreparedDevice, str]]:
+    """Yield each Prepared row with each of its devices that has moved, and what `moved` says. After a reboot a claim is prepared anew,
+    with what its device's name is then.
+    """
+    for row in rows:
+        if row.phase is Phase.PREPARED and row.boot_id == boot_id:
+            for device in row.devices:
+                if said := moved(device, inventory, pool):
+                    yield row, device, said
 
 
 def without(inventory: Inventory, names: Iterable[DeviceName]) -> Inventory:

@@ -291,10 +291,12 @@ class ClaimFollower:
             self._end(list(self._watches))
 
     def _is_quiet(self, now: float) -> bool:
-        """Whether rows were added or removed, and it is time to look."""
+        """Whether rows were added or removed, and it is time to look: the node is quiet, or there is much to forget."""
         news = self._news
         if news is None:
             return False
+        if self._reserved.many_ended:
+            return True
         first, last = news
         return now - last >= SETTLE_SECONDS or now - first >= LATEST_SECONDS
 

@@ -133,10 +133,19 @@ class LeasedHardware:
         A device with shares may be used by another share: then it is False. A partition is a device of its own. A device that is not
         known (yet) is not asked about: the hardware may hang, and the release has the proof of the cgroups.
         """
-        device = self.inventory().by_name.get(lease.device)
+        device = self._present(lease)
         if lease.share_id or device is None or device.api.allow_multiple_allocations:
             return False
-        return self.backend.in_use(lease.device) is InUse.YES
+        return self.backend.in_use(device.name) is InUse.YES
+
+    def _present(self, lease: Lease) -> AllocatableDevice | None:
+        """Return the device that is the hardware of the lease now: another one may have its name. A row of an older driver names none."""
+        named = self.inventory().by_name.get(lease.device)
+        if not lease.parent or (named is not None and named.resource.parent == lease.parent):
+            return named
+        pieces = Hardware(lease.parent, lease.parts).pieces
+        siblings = self._siblings.of(self.inventory(), lease.parent)
+        return next((one for one in siblings if one.resource.pieces == pieces), None)
 
     def _completed(self, lease: Lease) -> Lease:
         """Add the physical resource to a lease that was made from the row of an older driver, or from a CDI file."""

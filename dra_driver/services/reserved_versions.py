@@ -12,6 +12,7 @@ from dra_driver.model.ids import ClaimUid
 
 # API servers forget changes that are older (--etcd-compaction-interval). A standby process begins no watches and only keeps versions.
 REMEMBERED_SECONDS = 300.0
+MANY = 256
 
 
 class ReservedVersions:
@@ -30,6 +31,11 @@ class ReservedVersions:
     def of(self, uid: ClaimUid) -> str:
         """Return the version of a claim; "" if none is kept."""
         return self._noted.get(uid, ("", 0.0))[0]
+
+    @property
+    def many_ended(self) -> bool:
+        """Whether so many claims have ended that it is time to look."""
+        return len(self._ended) >= MANY
 
     def note(self, uid: ClaimUid, version: str) -> None:
         """A call has read the claim. Of two calls without a watch in between the first one counts: its pods may run."""

@@ -142,7 +142,9 @@ class UsageSampler:
         seen = frozenset((row.ref.uid, row.users) for row in rows if row.held is None)
         before, now = self._kept.uses, self._clock()
         is_new = bool(seen - self._asked_for)
-        if now < self._silent_until or (not is_new and now < self._ask_at):
+        if now < self._silent_until:
+            return self._still_known(rows)
+        if not is_new and now < self._ask_at:
             return before
         shared = any(row.held is None and _is_shared(row.users) for row in rows)
         if not is_new and not shared and not unknown_users(rows, before):
@@ -150,15 +152,20 @@ class UsageSampler:
         found = self._sources.containers()
         if isinstance(found, Unknown):
             self._silent_until = now + self._longer()
-            # A pod that has the device of another one now must not be called by that one's name.
-            known = [row for row in rows if (row.ref.uid, row.users) in self._asked_for]
-            return uses_of(known, before)
+            return self._still_known(rows)
         uses = tuple(found)
         if is_new:
             self._pause = ASK_AGAIN_SECONDS
         self._ask_at = now + (self._longer() if unknown_users(rows, uses) else SHARED_SECONDS)
         self._asked_for = seen
         return uses
+
+    def _still_known(self, rows: tuple[PreparedClaim, ...]) -> tuple[ContainerUse, ...]:
+        """The containers of the rows about which the kubelet was asked. A pod that has the device of another one now must not be called
+        by that one's name.
+        """
+        known = [row for row in rows if (row.ref.uid, row.users) in self._asked_for]
+        return uses_of(known, self._kept.uses)
 
     def _longer(self) -> float:
         """Return the pause, and double it."""

@@ -87,6 +87,10 @@ def test_a_claim_whose_device_has_lost_its_name_to_another_one_is_told(
         "; the one that the claim was prepared with (UUID uuid) is not found any more; see the log of the kernel driver (dmesg) of this "
         "node, and delete the claim and its pods"
     )
+    # After a reboot the claim is prepared anew, with whatever has the name then.
+    (tmp_path / "boot_id").write_text("boot-2")
+    assert main(arguments) == 0
+    assert "another device" not in capsys.readouterr().out
 
 
 def test_a_backend_that_fails_says_nothing_of_the_devices_of_claims(

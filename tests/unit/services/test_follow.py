@@ -27,7 +27,7 @@ from dra_driver.services import follow
 from dra_driver.services.follow import ClaimFollower, ClaimWatch
 from dra_driver.services.pace import RETRY_SECONDS, delay_after
 from dra_driver.services.prepare import PrepareClaims
-from dra_driver.services.reserved_versions import REMEMBERED_SECONDS, ReservedVersions
+from dra_driver.services.reserved_versions import MANY, REMEMBERED_SECONDS, ReservedVersions
 from dra_driver.services.unprepare import UnprepareClaims
 from dra_driver.testing.builders import A_PLACE, a_claim, a_pod, a_ref, a_result, a_uid
 from tests.support.local_node import LocalNode, ManualClock
@@ -282,6 +282,19 @@ def test_the_version_of_a_claim_that_ended_is_forgotten_unless_it_is_prepared_ag
     assert not bench.follower._reserved.of(over.ref.uid)
     assert bench.follower._reserved.of(again.ref.uid) == again.resource_version
     assert len(bench.follower._reserved) == 1
+
+
+def test_claims_that_come_and_go_without_a_pause_do_not_wait_for_one(bench: Bench) -> None:
+    bench.connect()
+    for number in range(MANY):
+        assert not bench.follower._is_quiet(bench.clock.now)
+        claim = a_claim(f"c{number}")
+        bench.follower.reserved(claim)
+        bench.follower(ClaimUnprepared(claim.ref, 0.1))
+    assert bench.follower._is_quiet(bench.clock.now)
+    bench.follower.once()
+    assert len(bench.follower._reserved) == 0
+    assert not bench.follower._is_quiet(bench.clock.now)
 
 
 def test_a_claim_that_failed_to_end_or_is_held_keeps_its_version(bench: Bench) -> None:

@@ -340,6 +340,32 @@ def test_a_device_that_the_hardware_sees_in_use_stays_held(node: LocalNode) -> N
     assert isinstance(node.prepare(second)[second.uid], tuple)
 
 
+def test_a_device_whose_name_has_moved_is_asked_about_by_its_hardware(node: LocalNode) -> None:
+    """The kernel driver was loaded anew, and the two GPUs have each other's name."""
+    (first,) = node.add(a_claim("first"))
+    node.prepare(first)
+    one, other, *_ = node.inventory.devices
+    node.inventory = Inventory((replace(one, uuid=other.uuid), replace(other, uuid=one.uuid)))
+    node.used.add(DeviceName("gpu-1"))
+    node.unprepare(first)
+    row = node.parts.row(first.uid)
+    assert row is not None
+    assert row.held is not None
+    node.used = {DeviceName("gpu-0")}
+    node.look_at_held()
+    assert node.disk().claims == {}
+
+
+def test_a_device_whose_hardware_is_gone_is_not_asked_about(node: LocalNode) -> None:
+    (first,) = node.add(a_claim("first"))
+    node.prepare(first)
+    another = replace(node.inventory.devices[0], uuid="uuid of another")
+    node.inventory = Inventory((another,))
+    node.used.add(DeviceName("gpu-0"))
+    node.unprepare(first)
+    assert node.disk().claims == {}
+
+
 def test_of_a_share_the_hardware_is_not_asked(new_node: NewNode) -> None:
     """A process on the device may be that of another share."""
     node = new_node(inventory=shared())

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """New devices that are hardware of a prepared claim under another name are published with a taint."""
 
+from threading import Event, Semaphore, Thread
+
+import pytest
+
 from dra_driver.errors import Temporary
 from dra_driver.model.api.resource_slice import Device
 from dra_driver.model.device import AllocatableDevice
 from dra_driver.model.ids import DeviceName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
+from dra_driver.services import publish
 from tests.support.publishing_node import FIRST, Node
 
 OCCUPIED, VANISHED = "gpu.dra-driver.dev/occupied", "gpu.dra-driver.dev/vanished"
@@ -108,3 +113,34 @@ def test_while_the_state_cannot_be_read_the_taints_stay():
     node.now += 1
     node.looks()
     assert node.taints() == {"gpu-0-mig-0": [OCCUPIED]}
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("call", ["released", "prepared", "wake"])
+def test_a_call_wakes_the_thread_that_publishes(
+    call: str, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the look after the call would wait for the next one that is due; `early`: the thread is not waiting yet."""
+    monkeypatch.setattr(publish, "_STOP_SECONDS", 600.0)
+    monkeypatch.setattr(publish, "_OWNERS_SECONDS", 0.0)
+    publisher = Node().publisher
+    steps, step, stop = Semaphore(0), publisher.step, Event()
+    calls = [getattr(publisher, call)]
+
+    def counted() -> None:
+        step()
+        if early and calls:
+            calls.pop()()
+        steps.release()
+
+    monkeypatch.setattr(publisher, "step", counted)
+    thread = Thread(target=publisher.run, args=(stop,), daemon=True)
+    thread.start()
+    assert steps.acquire(timeout=30)
+    if not early:
+        calls.pop()()
+    assert steps.acquire(timeout=30)
+    stop.set()
+    publisher.wake()
+    thread.join(30)
+    assert not thread.is_alive()

@@ -232,6 +232,19 @@ def test_without_an_answer_nobody_is_called_by_the_name_of_who_was_before(node: 
     assert node.sampler.current().uses == ()
 
 
+def test_nor_while_nobody_is_asked_because_the_kubelet_was_silent(node: Node) -> None:
+    node.rows, node.containers = (a_row(),), (a_use(),)
+    node.sampler.look()
+    node.rows, node.containers = (a_row(), a_row("other")), Unknown("no socket")
+    node.sampler.look()
+    assert node.sampler.current().uses == (a_use(),)
+    asked = node.asked
+    anew = replace(a_row(), ref=replace(a_row().ref, uid=ClaimUid("made-anew")))
+    node.rows = (anew, a_row("other"))
+    node.sampler.look()
+    assert (node.asked, node.sampler.current().uses) == (asked, ())
+
+
 def test_a_kubelet_that_is_silent_is_asked_less_and_less_often(node: Node) -> None:
     node.rows, node.containers = (a_row(),), Unknown("no socket")
     node.sampler.look()
