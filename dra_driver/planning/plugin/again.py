@@ -7,22 +7,40 @@ from msgspec.structs import replace
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
-from dra_driver.model.plan import ConfigureDevice, MarkPrepared, MarkStarted, Plan, Step
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import (
+    ConfigureDevice,
+    MarkPrepared,
+    MarkStarted,
+    Plan,
+    Refusal,
+    Step,
+)
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, PluginResource, Unit, UnitsOfContainer
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.finish import variables_by_device
+from dra_driver.planning.plugin.located import located
 from dra_driver.planning.prepare import NodePlace
 
 
-def plan_again(row: PreparedClaim, boot_id: str) -> Plan:
-    """Plan to set the devices of a row up again in another boot, for the same pods and under the same CDI names.
+def plan_again(row: PreparedClaim, inventory: Inventory, boot_id: str) -> Plan | Refusal:
+    """Plan to set the units of a row up again in another boot, on the devices that they mean now, for the same pods and under the same CDI names.
 
     Without leases nothing is known that could be set up, because another plugin gave the devices out or the state was lost: they are reserved,
     and nothing else is to do.
     """
-    started = MarkStarted(replace(row, phase=Phase.STARTED, boot_id=boot_id, cdi_spec=""))
-    work: tuple[Step, ...] = tuple(map(ConfigureDevice, row.leases or ()))
-    return Plan(row.ref, (started, *(work or (MarkPrepared(row.ref.uid),))), row.devices)
+    now = located(row, inventory)
+    if isinstance(now, Refusal):
+        return now
+    if row.boot_id == boot_id and now.owned != row.owned:
+        # Its leases may be set up on hardware that has another name now: they are undone when the row ends.
+        return Refusal(
+            f"resource {row.ref.name}: {', '.join(device.device for device in row.devices)} got another name while it was being set up again "
+            f"after the reboot; delete the pod (UID {', '.join(row.users.pods or ())}) if nothing creates it again"
+        )
+    started = MarkStarted(replace(now, phase=Phase.STARTED, boot_id=boot_id, cdi_spec=""))
+    work: tuple[Step, ...] = tuple(map(ConfigureDevice, now.leases or ()))
+    return Plan(row.ref, (started, *(work or (MarkPrepared(row.ref.uid),))), now.devices)
 
 
 def plan_taken_up(

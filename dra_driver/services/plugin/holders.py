@@ -106,8 +106,12 @@ class Holders:
 
     def rows(self) -> tuple[PreparedClaim, ...]:
         """Return the rows of the device plugin API. Raises DriverError."""
+        return tuple(row for row in self.all_rows() if row.ref.of_plugin)
+
+    def all_rows(self) -> tuple[PreparedClaim, ...]:
+        """Return these rows and those of claims. Raises DriverError."""
         with self._store.reading() as state:
-            return tuple(row for row in state.all_claims() if row.ref.of_plugin)
+            return state.all_claims()
 
     # What AllocateUnits tells and asks.
 

@@ -2,11 +2,12 @@
 """At the start: units that pods have already, from before a reboot, from before the state was lost, or from another plugin.
 
 The kubelet calls Allocate once for a container and keeps the answer, also over a reboot. So after a reboot the driver sets the devices of a row
-up again under the same CDI names, if the kubelet's checkpoint still has them for a pod. And if the checkpoint has units of ours for a running pod,
-and no row knows them, the driver reserves them: the state was lost, or a vendor's plugin gave them out under the same resource.
+up again under the same CDI names, if the kubelet's checkpoint still has them for a pod. Before that all rows get the names
+that their devices have in this boot. And if the checkpoint has units of ours for a running pod, and no row knows them, the driver reserves them: the
+state was lost, or a vendor's plugin gave them out under the same resource.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from uuid import uuid4
 
@@ -14,10 +15,10 @@ import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
-from dra_driver.errors import DriverError
+from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import PLUGIN_UID_PREFIX
 from dra_driver.model.ids import ClaimUid, PodUid, ResourceName
-from dra_driver.model.plan import Plan
+from dra_driver.model.plan import Refusal, Step
 from dra_driver.model.plugin import KubeletCheckpoint, PluginResource, UnitsOfContainer
 from dra_driver.model.presence import Gone
 from dra_driver.model.state import Phase, PreparedClaim, Unknown, Users
@@ -28,6 +29,7 @@ from dra_driver.planning.plugin.again import (
     plan_again,
     plan_taken_up,
 )
+from dra_driver.planning.plugin.located import Renamed, plan_renamed
 from dra_driver.planning.plugin.rows import shares_units, units_of
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import CALL_SECONDS
@@ -75,7 +77,7 @@ class TakeUp:
         return self.is_done
 
     def _all(self, checkpoint: KubeletCheckpoint) -> bool:
-        done = True
+        done = self._tried(self._rename, "rows of an earlier boot")
         boot_id = self._parts.store.boot_id
         for row in self._holders.rows():
             # Started with a pod: it was begun after the reboot, and has not succeeded yet.
@@ -97,6 +99,29 @@ class TakeUp:
             return False
         return True
 
+    def _rename(self) -> None:
+        """Give the rows of an earlier boot the names that their devices have now, all together: they may own each other's."""
+        parts = self._parts
+        # Whoever gets a name occupies what the state knows of it.
+        parts.learn(parts.inventory())
+        if not (uids := self._renamed().uids):
+            return
+        with ClaimLocks(parts.lock) as locks:
+            missed = locks.take(uids, until=parts.clock() + CALL_SECONDS, purpose="renaming")
+            for error in missed.values():
+                raise error
+            renamed = self._renamed()
+            if renamed.uids - uids:
+                raise Temporary("rows were changed meanwhile; it is tried again")
+            self._reserve(renamed.steps)
+        for uid, reason in renamed.let_go.items():
+            self._log.warning("units_not_taken_up", what=f"row {uid}", error=reason)
+
+    def _renamed(self) -> Renamed:
+        parts = self._parts
+        rows, boot_id = self._holders.all_rows(), parts.store.boot_id
+        return plan_renamed(rows, parts.inventory(), pool=parts.place.pool, boot_id=boot_id)
+
     def _again(self, row: PreparedClaim, checkpoint: KubeletCheckpoint) -> None:
         """Set a row of another boot up again, or release it."""
         parts, uid = self._parts, row.ref.uid
@@ -112,9 +137,11 @@ class TakeUp:
                 return
             # A started row without a pod would be one of a call that nobody has answered.
             users = row.users.joined(Users(tuple(pods), sole=True))
-            plan = plan_again(replace(row, users=users), parts.store.boot_id)
+            plan = plan_again(replace(row, users=users), parts.inventory(), parts.store.boot_id)
+            if isinstance(plan, Refusal):
+                raise Permanent(plan.reason)
             self._holders.set_up_again(row)
-            self._reserve(plan)
+            self._reserve(plan.steps)
             if not row.leases:
                 return
             late = finish_late(parts, locks, until, "recovered")
@@ -125,9 +152,9 @@ class TakeUp:
             if error is not None:
                 raise error
 
-    def _reserve(self, plan: Plan) -> None:
+    def _reserve(self, steps: Iterable[Step]) -> None:
         with self._parts.store.transaction("recovered") as transaction:
-            self._parts.executor.mark(transaction, plan.steps)
+            self._parts.executor.mark(transaction, steps)
 
     def _take_up(self, pod: UnitsOfContainer) -> None:
         """Reserve the units of a running pod that no row knows."""
@@ -170,7 +197,7 @@ class TakeUp:
         )
         if plan is not None:
             with parts.lock([f"claim-{uid}"], parts.clock() + CALL_SECONDS, "taking it up"):
-                self._reserve(plan)
+                self._reserve(plan.steps)
 
     def _suspect(self, row: PreparedClaim) -> None:
         """A CDI file described the row, and the kubelet lists no pod with it: any pod of now may have been deleted by force."""

@@ -5,10 +5,11 @@ import pytest
 from msgspec.structs import replace
 
 from dra_driver.model.cdi import CdiDevice, CdiSpec, ContainerEdits
-from dra_driver.model.claim import ClaimRef
+from dra_driver.model.claim import ClaimRef, DeviceConfig
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, ShareId, UnitId
+from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
-from dra_driver.model.plan import ConfigureDevice, MarkPrepared, MarkStarted, Plan
+from dra_driver.model.plan import ConfigureDevice, MarkPrepared, MarkStarted, Plan, Refusal
 from dra_driver.model.plugin import PluginResource, Unit, UnitsOfContainer
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.plugin.again import (
@@ -19,6 +20,7 @@ from dra_driver.planning.plugin.again import (
     plan_taken_up,
 )
 from dra_driver.testing.builders import A_PLACE, A_POOL, a_ref
+from dra_driver.testing.builders import a_device as a_gpu
 
 GPU = ResourceName("nvidia.com/gpu")
 UID = ClaimUid("plugin-1")
@@ -41,25 +43,63 @@ def a_row(*devices: PreparedDevice, ref: ClaimRef = REF, **fields) -> PreparedCl
     return PreparedClaim(ref, Phase.PREPARED, "before", devices, "text", **fields)
 
 
+def after_reboot(**names: str) -> Inventory:
+    """The devices of now: their names, and their UUIDs."""
+    return Inventory(
+        tuple(replace(a_gpu(name.replace("_", "-")), uuid=uuid) for name, uuid in names.items())
+    )
+
+
 def test_after_a_reboot_the_leases_are_set_up_again_for_the_same_pods_and_names() -> None:
-    devices = (a_device(WHOLE, "k=a"), a_device(REPLICA, "k=b"))
+    before = (a_device(WHOLE, "k=a"), a_device(REPLICA, "k=b"))
     leases = (
-        Lease(UID, "GPU-0", WHOLE.device),
+        Lease(UID, "GPU-0", WHOLE.device, config=DeviceConfig({"label": "x"})),
         Lease(UID, "GPU-1::0", REPLICA.device, 1, REPLICA.share),
     )
-    row = a_row(*devices, users=Users((POD,), sole=True), leases=leases)
-    started = replace(row, phase=Phase.STARTED, boot_id="now", cdi_spec="")
-    assert plan_again(row, "now") == Plan(
-        REF, (MarkStarted(started), *map(ConfigureDevice, leases)), devices
+    row = a_row(*before, users=Users((POD,), sole=True), leases=leases)
+    # The first GPU is dead: those behind it have other names now.
+    plan = plan_again(row, after_reboot(gpu_3="GPU-0", gpu_0="GPU-1"), "now")
+    devices = (
+        PreparedDevice((WHOLE.id,), A_POOL, DeviceName("gpu-3"), ("k=a",), "GPU-0"),
+        PreparedDevice(
+            (REPLICA.id,), A_POOL, DeviceName("gpu-0"), ("k=b",), "GPU-1", REPLICA.share
+        ),
     )
-    assert (started.users.pods, started.devices) == ((POD,), devices)
+    now = (
+        Lease(UID, "GPU-0", devices[0].device, config=leases[0].config, parent="GPU-0"),
+        Lease(UID, "GPU-1::0", devices[1].device, 1, REPLICA.share, parent="GPU-1"),
+    )
+    started = replace(
+        row, phase=Phase.STARTED, boot_id="now", cdi_spec="", devices=devices, leases=now
+    )
+    assert plan == Plan(REF, (MarkStarted(started), *map(ConfigureDevice, now)), devices)
+    assert isinstance(plan, Plan)
+    assert [device.uuid for device in plan.devices] == ["GPU-0", "GPU-1"]
 
 
 def test_without_leases_the_devices_are_only_reserved_again() -> None:
     row = a_row(a_device(WHOLE, "k=a"))
     started = replace(row, phase=Phase.STARTED, boot_id="now", cdi_spec="")
     steps = (MarkStarted(started), MarkPrepared(UID))
-    assert plan_again(row, "now") == Plan(REF, steps, row.devices)
+    assert plan_again(row, after_reboot(gpu_0="GPU-0"), "now") == Plan(REF, steps, row.devices)
+
+
+def test_a_unit_whose_device_is_gone_is_not_set_up_again() -> None:
+    row = a_row(a_device(WHOLE, "k=a"), users=Users((POD,)), leases=())
+    assert plan_again(row, after_reboot(gpu_0="GPU-7"), "now") == Refusal(
+        "unit GPU-0 of resource nvidia.com/gpu cannot be set up again after the reboot: its device, which was called gpu-0, is not found any "
+        "more, and gpu-0 is another device now (GPU-7); `dra-driver devices` shows what is; delete the pod (UID pod-a) if nothing creates it "
+        "again, and look after the device"
+    )
+
+
+def test_a_row_whose_set_up_began_in_this_boot_does_not_go_to_another_name() -> None:
+    row = replace(a_row(a_device(WHOLE, "k=a"), users=Users((POD,))), boot_id="now")
+    found = plan_again(row, after_reboot(gpu_1="GPU-0"), "now")
+    assert isinstance(found, Refusal)
+    assert "gpu-0 got another name while it was being set up again" in found.reason
+    assert "(UID pod-a)" in found.reason
+    assert isinstance(plan_again(row, after_reboot(gpu_0="GPU-0"), "now"), Plan)
 
 
 def test_what_a_running_pod_has_becomes_a_row_with_the_text_of_its_file() -> None:
