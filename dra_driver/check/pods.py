@@ -4,10 +4,10 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dra_driver.cel.reasons.similar import question
 from dra_driver.check.api_values import is_extended
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, Object, at, entries, mapping
+from dra_driver.check.no_resources import kind_findings, name_findings, names_a_kind
 from dra_driver.check.parts import PodPart, is_of_dra
 from dra_driver.check.pods_in import pods_in
 from dra_driver.convert.kept import Kept
@@ -19,8 +19,6 @@ from dra_driver.model.plugin_resources import (
     has_nvidias_runtime,
     is_device_label,
     is_device_resource,
-    is_invented_resource,
-    likely_resource,
 )
 from dra_driver.model.printable import printable
 from dra_driver.model.quantity import Quantity
@@ -52,22 +50,24 @@ def pod_findings(one: Given, offered: Collection[str]) -> Iterator[Finding]:
 def _of_pod(one: Given, pod: PodPart, offered: Collection[str]) -> Iterator[Finding]:
     kept = Kept(one.content, pod.spec, is_nested=pod.is_nested)
     for path, container in pod.containers():
-        yield from _resources(one, path, container, kept.resources(container))
-        yield from _names(one, path, container, offered)
+        yield from _resources(one, path, container, kept.resources(container), offered)
+        yield from name_findings(one, path, container, offered)
         yield from _environment(one, path, container, pod.spec)
     yield from _choice_of_nodes(one, pod, kept)
     yield from _labels(one, pod)
     yield from _volumes(one, pod)
 
 
-def _resources(one: Given, path: Path, container: Object, answers: Answers) -> Iterator[Finding]:
+def _resources(
+    one: Given, path: Path, container: Object, answers: Answers, offered: Collection[str]
+) -> Iterator[Finding]:
     resources = mapping(container.get("resources"))
     limits, wanted = (mapping(resources.get(field)) for field in ("limits", "requests"))
     for field, amounts in (("limits", limits), ("requests", wanted)):
         for name, amount in amounts.items():
             place = (*path, "resources", field, name)
-            if is_invented_resource(str(name)):
-                yield _invented(one, place, str(name), amount)
+            if names_a_kind(str(name)):
+                yield from kind_findings(one, place, str(name), str(amount), offered)
             elif is_extended(str(name)) and _is_part(str(amount)):
                 yield _part(one, place, str(name), amount)
             elif field == "requests" and name in limits:
@@ -78,7 +78,7 @@ def _resources(one: Given, path: Path, container: Object, answers: Answers) -> I
                 yield _asked(one, place, str(name), amount, answers)
     for name in wanted:
         differs = _value(limits.get(name, "")) != _value(wanted[name])
-        is_told = is_invented_resource(str(name))
+        is_told = names_a_kind(str(name))
         if is_extended(str(name)) and differs and not is_told:
             found = f"the limit is {limits[name]}" if name in limits else "there is no limit"
             yield one.finding(
@@ -87,26 +87,6 @@ def _resources(one: Given, path: Path, container: Object, answers: Answers) -> I
                 f"the API server would refuse it: the request for {printable(str(name))} is {wanted[name]}, and {found}",
                 "write the same amount as limit; the request can be left out",
             )
-
-
-def _names(
-    one: Given, path: Path, container: Object, offered: Collection[str]
-) -> Iterator[Finding]:
-    """Yield the resources that are like one of a vendor and that nobody offers."""
-    resources = mapping(container.get("resources"))
-    amounts = {
-        str(name): field
-        for field in ("requests", "limits")
-        for name in mapping(resources.get(field))
-    }
-    for name, field in amounts.items():
-        near = likely_resource(name)
-        if near and name not in offered:
-            is_mig = is_device_resource(name)
-            what = "no GPU that is known here has" if is_mig else "no plugin of a vendor offers"
-            message = f"{what} {printable(name)}"
-            place = (*path, "resources", field, name)
-            yield one.finding("resource-name", place, message, question(near))
 
 
 def offered_resources(given: Sequence[Given], known: Known) -> Iterator[str]:
@@ -162,15 +142,6 @@ def _value(amount: object) -> int | str:
         return Quantity.parse(str(amount)).nanos
     except ValueError:
         return str(amount)
-
-
-def _invented(one: Given, path: Path, name: str, amount: object) -> Finding:
-    product = printable(str(amount))
-    message = f"no plugin offers {printable(name)}, and {product} is no amount"
-    selector = f'device.attributes["gpu.nvidia.com"].productName.contains("{product}")'
-    return one.finding(
-        "invented-resource", path, message, f"ask by a claim with the selector {selector}"
-    )
 
 
 def _environment(one: Given, path: Path, container: Object, spec: Object) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ requests. Labels of nodes that are about devices become selectors of these reque
 """
 
 import copy
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dra_driver.convert.around import around, without_partition
+from dra_driver.convert.kinds import each_has, says_a_kind, selector_of, vendor_of
 from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
 from dra_driver.convert.nodes import choice_of_nodes, without_request
@@ -21,7 +21,7 @@ from dra_driver.convert.resources import Around, Choice, NotConverted, Wanted, a
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import pod_path
-from dra_driver.model.plugin_resources import has_nvidias_runtime, is_invented_resource
+from dra_driver.model.plugin_resources import has_nvidias_runtime
 from dra_driver.model.pod_templates import CUSTOM_GROUPS, pod_templates
 from dra_driver.model.yaml_documents import Path, path_text
 
@@ -263,22 +263,23 @@ def _taken(container: Object, state: _Pod) -> Iterator[tuple[str, Wanted]]:
     if not isinstance(resources, dict):
         return
     amounts = amounts_of(resources)
-    models = {name: model for name, model in amounts.items() if is_invented_resource(name)}
-    for name, one in answers(amounts, state.around, state.choice).items():
+    each = answers(amounts, state.around, state.choice)
+    kinds = {
+        name: amount
+        for name, amount in amounts.items()
+        if says_a_kind(name, amount) and name not in each
+    }
+    for name, one in each.items():
         if isinstance(one, NotConverted):
             state.left.append(one)
             continue
-        mine = models if one.vendor == "nvidia" else {}
-        for invented in mine:
-            _remove(resources, invented)
+        mine = {kind: kinds[kind] for kind in kinds if vendor_of(kind) == one.vendor}
+        for kind in mine:
+            _remove(resources, kind)
         _remove(resources, name)
-        read = f'device.attributes["{one.driver}"].productName'
-        more = [f'has({read}) && {read}.contains("{_plain(model)}")' for model in mine.values()]
-        yield name, replace(one, selectors=(*one.selectors, *more))
-
-
-def _plain(model: str) -> str:
-    return re.sub(r"[^A-Za-z0-9 ._+-]", "", model)
+        more = [selector_of(kind, amount, one.driver) for kind, amount in mine.items()]
+        notes = (*one.notes, *each_has(mine, one.count))
+        yield name, replace(one, selectors=(*one.selectors, *more), notes=notes)
 
 
 def amounts_of(resources: Mapping[str, Any]) -> dict[str, str]:

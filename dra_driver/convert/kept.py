@@ -11,7 +11,7 @@ from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.convert import amounts_of, is_custom, listed
 from dra_driver.convert.labels import Condition
 from dra_driver.convert.no_pods import unknown_kind
-from dra_driver.convert.nodes import NO_REQUEST, choice_of_nodes
+from dra_driver.convert.nodes import choice_of_nodes, why_no_request
 from dra_driver.convert.resources import Choice, NotConverted, Wanted, answers
 
 Object = Mapping[str, Any]
@@ -40,7 +40,9 @@ class Kept:
         """Return why a condition about the devices of the node stays; "" if it becomes a selector."""
         if self._kind:
             return self._kind
-        return NO_REQUEST if self._left is None else self._left.get(str(condition), "")
+        if self._left is None:
+            return why_no_request(self._spec, condition)
+        return self._left.get(str(condition), "")
 
     @cached_property
     def _left(self) -> dict[str, str] | None:

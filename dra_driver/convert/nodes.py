@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from dra_driver.convert.labels import Condition, of_parent, of_whole, selector
-from dra_driver.convert.resources import NotConverted, Wanted
+from dra_driver.convert.resources import Choice, NotConverted, Wanted, usual
 from dra_driver.model.plugin_resources import is_device_label
 
 Object = dict[str, Any]
@@ -19,6 +19,8 @@ _OF_SEVERAL = "one of several terms has another condition, so none can be taken 
 _OF_WHOLE_GPU = "it is about the whole GPU, and a part of one does not say how it is; it stays. The profile says the memory of the part"
 
 NO_REQUEST = "no container asks for a device that a claim can have, so there is no request for its selector; it stays"
+
+_CLAIM = "no container asks for a device by a resource, and the pod has a claim: if that is for this device, "
 
 
 class ChoiceOfNodes(Struct):
@@ -101,7 +103,24 @@ def without_request(spec: Mapping[str, Any]) -> list[NotConverted]:
         *chain(*required_terms(spec)),
         *_preferred(affinity),
     ]
-    return [NotConverted(str(one), NO_REQUEST) for one in each if is_device_label(one.key)]
+    return [
+        NotConverted(str(one), why_no_request(spec, one))
+        for one in each
+        if is_device_label(one.key)
+    ]
+
+
+def why_no_request(spec: Mapping[str, Any], condition: Condition) -> str:
+    """Return why a condition stays in a pod that asks for no device by a resource. A claim that its author wrote can have the selector."""
+    if not spec.get("resourceClaims"):
+        return NO_REQUEST
+    vendor = _VENDORS.get(condition.key.partition("/")[0], "nvidia")
+    answer = selector(condition, usual(vendor, Choice())[1], ())
+    if isinstance(answer, NotConverted):
+        return answer.reason
+    if not answer.expression:
+        return f"{_CLAIM}the label says no more than its class, and can go; it stays"
+    return f"{_CLAIM}add the selector {answer.expression} to its request and remove the label; it stays"
 
 
 def _take(found: ChoiceOfNodes, expressions: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dra_driver.allocator.search import MAX_RESULTS
+from dra_driver.convert.kinds import says_a_kind, vendor_of, why_it_stays
 from dra_driver.explain.facts.claim_state import MOST_CONSUMERS
 from dra_driver.model.mig_profiles import profile_of
 from dra_driver.model.names import DOMAIN
@@ -18,7 +19,7 @@ from dra_driver.model.other_resources import elsewhere
 from dra_driver.model.plugin_resources import (
     SHARES_OF_MEMORY,
     is_device_resource,
-    is_invented_resource,
+    is_memory_resource,
     likely_resource,
 )
 from dra_driver.model.quantity import Quantity
@@ -103,10 +104,8 @@ def answers(
     """Return for each resource of devices that a container asks for the request that asks for the same, or why it stays."""
     others = {name: other for name in amounts if (other := elsewhere(name))}
     part = next((name for name, other in others.items() if other.is_part), "")
-    devices = [name for name in amounts if is_device_resource(name)]
-    if not (part or any(name.startswith("nvidia.com/") for name in devices)):
-        # Whoever only names a kind of GPU means one.
-        amounts = {**amounts, **({_GPU: "1"} if any(map(is_invented_resource, amounts)) else {})}
+    if not part:
+        amounts = {**amounts, **_one_of_a_kind(amounts)}
     found: dict[str, Wanted | NotConverted] = {}
     for name, amount in amounts.items():
         reason = ""
@@ -128,7 +127,28 @@ def answers(
                 reason = one.reason
         if reason:
             found[name] = NotConverted(f"{name}: {amount:.40}", reason)
-    return found
+    return {**found, **_memory_that_stays(amounts, found, choice)}
+
+
+def _one_of_a_kind(amounts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a device of each vendor of which only a kind of device is named, or its memory: who does that means one."""
+    there = {vendor_of(name) for name in amounts if is_device_resource(name)}
+    named = {vendor_of(name) for name, amount in amounts.items() if says_a_kind(name, amount)}
+    return {f"{vendor}.com/gpu": "1" for vendor in sorted(named - there)}
+
+
+def _memory_that_stays(
+    amounts: Mapping[str, str], found: Mapping[str, Wanted | NotConverted], choice: Choice
+) -> dict[str, Wanted | NotConverted]:
+    parts = {one.vendor for one in found.values() if isinstance(one, Wanted) and one.is_part}
+    left: dict[str, Wanted | NotConverted] = {}
+    for name, amount in amounts.items():
+        if is_memory_resource(name):
+            vendor = vendor_of(name)
+            driver = usual(vendor, choice)[1]
+            if reason := why_it_stays(name, amount, driver, of_part=vendor in parts):
+                left[name] = NotConverted(f"{name}: {amount:.40}", reason)
+    return left
 
 
 def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:

@@ -24,7 +24,12 @@ SHARES_OF_MEMORY = "aliyun.com/gpu-mem"
 _NEAR = 0.85
 _NEAR_DOMAIN = 0.9
 _DEEPEST = 24
-_INVENTED = re.compile(r"(nvidia|amd)\.com/gpu[.-](type|model|product|name|memory|mem)")
+_INVENTED = re.compile(r"(nvidia|amd)\.com/gpu[.-](type|model|product|name)")
+_MEMORY = re.compile(r"(nvidia|amd)\.com/(gpu[.-])?(memory|mem|vram)")
+_COUNT = re.compile(r"(nvidia|amd)\.com/gpu[.-]?(count|number|num|cards?)")
+_MODEL = re.compile(
+    r"(nvidia|amd)\.com/(gpu[.-])?(tesla-|rtx-?)?(?P<model>([abhlptv]|g[bh]|mi)[0-9]{1,4}[ahmsx]?|(?<=rtx|tx-)[0-9]{4})([.-][a-z0-9.-]+)?"
+)
 _LABELS = re.compile(
     r"nvidia\.com/(gpu|cuda)\.(product|memory|count|family|machine|replicas|present|compute\.(major|minor)|driver.*)"
     r"|nvidia\.com/mig\.(strategy|capable|config(\.state)?)|cloud\.google\.com/gke-(accelerator(-count)?|gpu-(partition-size|sharing-strategy|driver-version)|max-shared-clients-per-gpu)"
@@ -44,6 +49,17 @@ def is_invented_resource(name: str) -> bool:
     return _INVENTED.fullmatch(name) is not None
 
 
+def is_memory_resource(name: str) -> bool:
+    """Return whether the name looks as if it asked for an amount of a GPU's memory. No vendor's plugin offers such a resource."""
+    return _MEMORY.fullmatch(name) is not None
+
+
+def model_in(name: str) -> str:
+    """Return the model of a GPU that somebody wrote as a resource, as in nvidia.com/h100; "" if it is none."""
+    found = _MODEL.fullmatch(name)
+    return found["model"].upper() if found else ""
+
+
 def likely_resource(name: str) -> str:
     """Return the resource that was probably meant by a name that no plugin has; "" if there is none.
 
@@ -55,6 +71,10 @@ def likely_resource(name: str) -> str:
     if is_device_resource(name) or is_invented_resource(name) or elsewhere(name):
         return ""
     domain = name.partition("/")[0]
+    if _COUNT.fullmatch(name) or model_in(name):
+        return f"{domain}/gpu"
+    if is_memory_resource(name):
+        return ""
     there = [one for one in _EXAMPLES if one.partition("/")[0] == domain]
     near = difflib.get_close_matches(name, there or _EXAMPLES, 1, _NEAR if there else _NEAR_DOMAIN)
     return near[0] if near else ""

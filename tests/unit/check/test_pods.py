@@ -239,3 +239,97 @@ def test_mig_devices_that_no_gpu_has_are_told(name: str, near: str) -> None:
     )
     for one in told:
         assert one.action.startswith(f"did you mean nvidia.com/{near}")
+
+
+WITH = "ask by a claim with the selector "
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule", "message", "action"),
+    [
+        (
+            "nvidia.com/gpu-memory: 40Gi",
+            "invented-resource",
+            "no plugin of a vendor offers nvidia.com/gpu-memory",
+            f'{WITH}device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0',
+        ),
+        (
+            "nvidia.com/gpu-memory: 40",
+            "resource-name",
+            "no plugin of a vendor offers nvidia.com/gpu-memory, and this driver's does only where memoryUnits is set",
+            f'{WITH}device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0, with the unit that is meant',
+        ),
+        (
+            "amd.com/gpu.vram: 40960",
+            "invented-resource",
+            "no plugin of a vendor offers amd.com/gpu.vram",
+            f'{WITH}device.capacity["gpu.dra-driver.dev"].memory.compareTo(quantity("40960Mi")) >= 0, with the unit that is meant',
+        ),
+        (
+            "amd.com/gpu.type: MI300X",
+            "invented-resource",
+            "no plugin offers amd.com/gpu.type, and MI300X is no amount",
+            f'{WITH}device.attributes["gpu.dra-driver.dev"].productName.contains("MI300X")',
+        ),
+        (
+            "nvidia.com/gpu.count: 2",
+            "resource-name",
+            "no plugin of a vendor offers nvidia.com/gpu.count",
+            "did you mean nvidia.com/gpu?",
+        ),
+        (
+            "nvidia.com/h100: 1",
+            "resource-name",
+            "no plugin of a vendor offers nvidia.com/h100",
+            f'did you mean nvidia.com/gpu? For this model {WITH}device.attributes["gpu.nvidia.com"].productName.contains("H100")',
+        ),
+    ],
+)
+def test_what_nobody_offers_is_told_with_what_to_write(
+    limits: str, rule: str, message: str, action: str
+) -> None:
+    (one,) = found(pod(f"resources: {{limits: {{{limits}}}}}"))
+    assert (one.rule, one.message, one.action) == (rule, message, action)
+
+
+def test_units_of_memory_that_a_class_offers_are_there() -> None:
+    text = pod("resources: {limits: {amd.com/gpu-memory: 20}}")
+    offered = (
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: m}\n"
+        "spec: {extendedResourceName: amd.com/gpu-memory}\n"
+    )
+    assert [one.rule for one in found(text)] == ["resource-name"]
+    assert found(text + offered) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "action"),
+    [
+        (
+            "nvidia.com/gpu.product: A100",
+            'add the selector has(device.attributes["gpu.nvidia.com"].productName) && device.attributes["gpu.nvidia.com"].productName.matches("^A100$")',
+        ),
+        (
+            "amd.com/gpu.product-name: X",
+            'add the selector has(device.attributes["gpu.dra-driver.dev"].productName)',
+        ),
+        ("nvidia.com/gpu.present: 'true'", "the label says no more than its class, and can go"),
+    ],
+)
+def test_a_label_beside_a_claim_goes_into_its_selector(label: str, action: str) -> None:
+    text = pod(
+        "resources: {claims: [{name: gpu}]}",
+        f"nodeSelector: {{{label}}}\nresourceClaims: [{{name: gpu, resourceClaimName: c}}]",
+    )
+    (one,) = found(text)
+    claim = "no container asks for a device by a resource, and the pod has a claim: if that is for this device, "
+    assert one.action.startswith(f"{KEPT}{claim}{action}")
+
+
+def test_a_label_of_the_node_beside_a_claim_stays() -> None:
+    text = pod(
+        "resources: {claims: [{name: gpu}]}",
+        "nodeSelector: {nvidia.com/mig.strategy: mixed}\nresourceClaims: [{name: gpu, resourceClaimName: c}]",
+    )
+    (one,) = found(text)
+    assert one.action.startswith(f"{KEPT}it is about how the node is set up")
