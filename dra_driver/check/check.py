@@ -7,11 +7,12 @@ from itertools import chain
 from dra_driver.check.admin_access import admin_findings, labels_of_namespaces
 from dra_driver.check.api import api_findings
 from dra_driver.check.cluster_objects import is_bare_config, label_findings, object_findings
-from dra_driver.check.configs import capacity_findings, config_findings
+from dra_driver.check.configs import capacity_findings, config_findings, constraint_findings
 from dra_driver.check.derived import derived_findings
 from dra_driver.check.devices import DevicesOfCluster
 from dra_driver.check.finding import Finding, sorted_findings
 from dra_driver.check.given import Given, Known
+from dra_driver.check.memory import capacity_unit_findings
 from dra_driver.check.names import names_of
 from dra_driver.check.older_forms import older_findings
 from dra_driver.check.pods import offered_resources, pod_findings
@@ -19,6 +20,9 @@ from dra_driver.check.references import objects, reference_findings
 from dra_driver.check.selectors import environment, selector_findings, unguarded_findings
 from dra_driver.check.unknown_kinds import is_foreign, unknown_findings
 from dra_driver.model.yaml_documents import NOWHERE, Path, Places
+
+_WHY_IT_FAILS = ("cel-name", "cel-type", "cel-value")
+"""What says what to write, where `cel-fails` can only say that the expression fails."""
 
 
 def objects_of(
@@ -82,9 +86,12 @@ class _Objects:
         yield from older
         # An expression that is rewritten as a whole needs no second opinion.
         rewritten = {finding.path for finding in older if finding.rule == "old-memory"}
+        told = list(selector_findings(one, known, self._names))
         asked = self._devices.findings(one) if known.state else unguarded_findings(one, known)
-        for finding in (*selector_findings(one, known, self._names), *asked):
-            if finding.path not in rewritten:
+        explained = {finding.path for finding in told if finding.rule in _WHY_IT_FAILS}
+        for finding in (*told, *asked):
+            is_again = finding.rule == "cel-fails" and finding.path in explained
+            if finding.path not in rewritten and not is_again:
                 yield finding
         yield from derived_findings(one, environment(known))
         yield from reference_findings(one, self._there)
@@ -92,6 +99,8 @@ class _Objects:
         yield from admin_findings(one, self._namespaces, minor)
         yield from config_findings(one, known)
         yield from capacity_findings(one, self._names, known)
+        yield from capacity_unit_findings(one)
+        yield from constraint_findings(one, self._names)
         yield from self._devices.too_many(one)
         yield from pod_findings(one, self._offered)
         yield from object_findings(one, known)

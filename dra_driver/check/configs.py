@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the driver understand the opaque configuration of a claim or class? Only entries for this driver are looked at.
+"""Does the driver understand the opaque configuration of a claim or class, and do its capacities and constraints name what devices have?
 
-Whether it is refused depends on the device too; here only what is wrong for every device is told.
+Of configurations only entries for this driver are looked at. Whether one is refused depends on the device too; here only what is wrong for every device is told.
 """
 
 from collections.abc import Iterator
 
+from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import NVIDIA_DRIVER, Given, Known, entries, mapping, steps
@@ -103,3 +104,24 @@ def capacity_findings(one: Given, names: Names, known: Known) -> Iterator[Findin
             yield one.finding(
                 "capacity-name", path, message, near or "no device matches such a request"
             )
+
+
+def constraint_findings(one: Given, names: Names) -> Iterator[Finding]:
+    """Yield the attributes that a constraint compares and that no device has. One that a request derives is there."""
+    devices = devices_path(one)
+    if devices is None:
+        return
+    derived = {
+        each.get("name")
+        for request in requests(one)
+        for _, each in entries(request.body, ("derivedAttributes",))
+    }
+    for place, constraint in entries(one.content, (*devices, "constraints")):
+        for field in ("matchAttribute", "distinctAttribute"):
+            written = str(constraint.get(field) or "")
+            domain, _, name = written.partition("/")
+            if not name or written in derived:
+                continue
+            problem, action = names.problem(DevicePath("attributes", domain, name))
+            if problem:
+                yield one.finding("cel-name", (*place, field), problem, action)

@@ -130,12 +130,10 @@ class DevicesOfCluster:
             try:
                 fits = selector.matches(device.value) or fits
             except EvaluationError as error:
-                yield one.finding(
-                    "cel-fails",
-                    expression.path,
-                    f"the expression fails for device {device.id}: {error}",
-                    "ask with has(…) before reading a value, or check device.driver first",
-                )
+                # A class that is not there is told, and its own expressions may leave this device out.
+                if not expression.of_class or expression.of_class in self._classes:
+                    message = f"the expression fails for device {device.id}: {error}"
+                    yield one.finding("cel-fails", expression.path, message, _right(error))
                 return
         if not fits:
             of_class = f" of class {expression.of_class}" if expression.of_class else ""
@@ -153,6 +151,13 @@ class DevicesOfCluster:
                 device for device in self._devices if all(_fits(one, device) for one in selectors)
             ]
         return self._left[name]
+
+
+def _right(error: EvaluationError) -> str:
+    """Return what to write. has(…) is true of a value that is there, whatever else is wrong with it."""
+    if str(error).startswith("no such key"):
+        return "ask with has(…) before reading a value, or check device.driver first"
+    return "check first what the values of this device are, or check device.driver first"
 
 
 def _too_many(one: Given, path: Path, message: str) -> Finding:

@@ -21,6 +21,8 @@ _OF_NVIDIA = {
 _CAPACITIES_OF_NVIDIA = {"shares": "quantity"}
 """The same with ConsumableShares."""
 
+_ANY_AMOUNT = '.compareTo(quantity("…")) >= 0, with the amount and its unit, as in 40Gi'
+
 
 class Names(Struct, frozen=True):
     """The names of each domain with their types. A domain that is not in it is somebody else's, and nothing is said about it."""
@@ -36,8 +38,11 @@ class Names(Struct, frozen=True):
         """Return the type of an attribute or capacity; "" if it is not known."""
         return (self.of(path.kind, path.domain) or {}).get(path.name, "")
 
-    def problem(self, path: DevicePath) -> tuple[str, str]:
-        """Return why nobody has this name and what was meant; two times "" if somebody may have it."""
+    def problem(self, path: DevicePath, written: str = "") -> tuple[str, str]:
+        """Return why nobody has this name and what was meant; two times "" if somebody may have it.
+
+        `written` is what follows the name of memory as a capacity for the condition that stands there; "" if that is not known.
+        """
         known = self.of(path.kind, path.domain)
         what = "attribute" if path.kind == "attributes" else "capacity"
         if known is None:
@@ -49,7 +54,7 @@ class Names(Struct, frozen=True):
         if path.name in elsewhere:
             right = f'device.{other}["{path.domain}"].{path.name}'
             if other == "capacity":  # which cannot be compared with a number
-                right = f'{right}.compareTo(quantity("…")) >= 0, with the amount and its unit, as in 40Gi'
+                right += (written if "memory" in path.name.casefold() else "") or _ANY_AMOUNT
             return f"{path.name} is no {what}", f"write {right}"
         message = f"no device of {path.domain} has the {what} {path.name}"
         if path.name in (self.of(path.kind, _STANDARD) or {}):

@@ -10,10 +10,19 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from dra_driver.check.finding import Edit, Finding
-from dra_driver.check.given import Given, entries, replaced
-from dra_driver.check.parts import devices_path, expressions, is_of_dra, pod_of, requests
+from dra_driver.check.given import NVIDIA_DRIVER, Given, entries, replaced
+from dra_driver.check.parts import (
+    Expression,
+    devices_path,
+    expressions,
+    is_of_dra,
+    pod_of,
+    requests,
+)
 from dra_driver.explain.subject.manifest_kinds import as_v1, group_and_version
 from dra_driver.model.api.resource_claim import GROUP
+from dra_driver.model.memory_amounts import MIB, likely_amount
+from dra_driver.model.names import DOMAIN
 from dra_driver.model.printable import printable
 from dra_driver.model.yaml_documents import Path
 
@@ -28,15 +37,15 @@ WITHDRAWN = (
 )
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
 _INDENT = 2
-_MEMORY = re.compile(
-    r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>[0-9]{1,20})(?=\s*(?:$|&&|\|\||[)?:,]))"""
-)
-"""The form of the first guides. What follows must end the comparison: half of `16 * 1024` would be another condition."""
-_MIB = range(1_000, 1_000_001)
-"""The numbers that only MiB make an amount of a GPU's memory, as nvidia-smi shows it and the first guides have it. Smaller ones are most often meant
-as GiB, larger ones as bytes."""
+_COMPARED = r"""\s*(?P<sign>==|!=|>=|<=|>|<)\s*(?P<number>[0-9]{1,20})(?=\s*(?:$|&&|\|\||[)?:,]))"""
+"""What follows must end the comparison: half of `16 * 1024` would be another condition."""
+_MEMORY = re.compile(r"""device\.attributes\[\s*(?P<quote>['"])memory(?P=quote)\s*\]""" + _COMPARED)
+"""The form of the first guides."""
+_OF_DOMAIN = r"""device\.attributes\[\s*(?P<quote>['"])(?P<domain>%s)(?P=quote)\s*\]\.memory"""
+"""The same with the name of a driver whose memory is a capacity. Of another driver it may be an attribute."""
 _DRIVER = re.compile(r"""device\.driver\s*==\s*(?P<quote>['"])(?P<driver>[^'"]+)(?P=quote)""")
 _NOT_EXACT = "the place in the file is not known exactly (an alias, or fields in another order): write it by hand"
+_TWICE = "the expression reads memory as an attribute in several places: write all of them by hand"
 NVIDIA = ".nvidia.com"
 
 
@@ -157,33 +166,48 @@ def _end(one: Given, path: Path) -> int:
 
 
 def _memory(one: Given, driver: str) -> Iterator[Finding]:
+    drivers = "|".join(map(re.escape, dict.fromkeys((driver, DOMAIN, NVIDIA_DRIVER))))
+    read = re.compile(_OF_DOMAIN % drivers)
+    compared = re.compile(read.pattern + _COMPARED)
     for expression in expressions(one):
-        found = _MEMORY.search(expression.text)
-        if found is None:
-            continue
-        named = _DRIVER.search(expression.text)
-        domain = named["driver"] if named else _domain(one, expression.path, driver)
-        sign, number = found["sign"], found["number"]
-        read = f'device.capacity["{domain}"].memory.compareTo(quantity'
-        message = f"memory is a capacity and no attribute, and {number} is no quantity: {found[0]}"
-        if int(number) not in _MIB:
-            most_likely = f"{number}Gi" if int(number) < _MIB.start else number
-            action = f'write {read}("{most_likely}")) {sign} 0, with the unit that is meant: Gi, Mi, or none for bytes. --fix does not guess it'
-            yield one.finding("old-memory", expression.path, message, action)
-            continue
-        new = f'{read}("{number}Mi")) {sign} 0'
-        text = expression.text[: found.start()] + new + expression.text[found.end() :]
-        edit = _text_edit(
-            one, expression.path, found[0], new, replaced(one.content, expression.path, text)
-        )
-        yield one.finding(
-            "old-memory",
-            expression.path,
-            message,
-            f"write {new}",
-            edits=edit,
-            unfixed="" if edit else _NOT_EXACT,
-        )
+        if found := _MEMORY.search(expression.text):
+            named = _DRIVER.search(expression.text)
+            domain = named["driver"] if named else _domain(one, expression.path, driver)
+            yield _todays_form(one, expression, found, domain)
+        elif (found := compared.search(expression.text)) and int(found["number"]) in MIB:
+            # Smaller and larger numbers are told by `selectors`, as each name that is no attribute.
+            is_once = len(read.findall(expression.text)) == 1
+            yield _todays_form(one, expression, found, found["domain"], is_once=is_once)
+
+
+def _todays_form(
+    one: Given,
+    expression: Expression,
+    found: re.Match[str],
+    domain: str,
+    *,
+    is_once: bool = True,
+) -> Finding:
+    """Return what to write. If memory is read elsewhere too, as by has(…), one edit alone would not make the expression right."""
+    sign, number = found["sign"], found["number"]
+    read = f'device.capacity["{domain}"].memory.compareTo(quantity'
+    message = f"memory is a capacity and no attribute, and {number} is no quantity: {found[0]}"
+    if int(number) not in MIB:
+        meant = likely_amount(number)
+        action = f'write {read}("{meant}")) {sign} 0, with the unit that is meant: Gi, Mi, or none for bytes. --fix does not guess it'
+        return one.finding("old-memory", expression.path, message, action)
+    new = f'{read}("{number}Mi")) {sign} 0'
+    text = expression.text[: found.start()] + new + expression.text[found.end() :]
+    content = replaced(one.content, expression.path, text)
+    edit = _text_edit(one, expression.path, found[0], new, content) if is_once else ()
+    return one.finding(
+        "old-memory",
+        expression.path,
+        message,
+        f"write {new}",
+        edits=edit,
+        unfixed="" if edit else (_NOT_EXACT if is_once else _TWICE),
+    )
 
 
 def _domain(one: Given, path: Path, driver: str) -> str:

@@ -144,7 +144,8 @@ def _find(there: Objects, kind: str, namespace: str, name: str) -> list[str] | N
 
 
 def _missing(one: Given, path: Path, kind: str, name: str, there: Objects) -> Iterator[Finding]:
-    near = meant(name, [its for its_kind, _, its in there.there if its_kind == kind])
+    near = _instead(one, kind, name, there)
+    near = near or meant(name, [its for its_kind, _, its in there.there if its_kind == kind])
     shown = printable(name)
     if kind in there.complete:
         message = f"there is no {kind} {shown}, neither in the files nor in the cluster"
@@ -153,6 +154,18 @@ def _missing(one: Given, path: Path, kind: str, name: str, there: Objects) -> It
         )
     elif near:
         yield one.finding("ref-template", path, f"{kind} {shown} is not in the files", near)
+
+
+def _instead(one: Given, kind: str, name: str, there: Objects) -> str:
+    """Return which object of this very name there is: one of the other kind, or one of another namespace; "" if there is none."""
+    for field_name, other in _FIELDS:
+        if other != kind and _find(there, other, namespace_of(one), name) is not None:
+            return f"there is a {other} of this name: write {field_name}"
+    for its_kind, namespace, its_name in there.there:
+        if (its_kind, its_name) == (kind, name):
+            # Not in the namespace of the pod, which would have been found.
+            return f"there is one in the namespace {printable(namespace)}, and a pod uses those of its own namespace: create it in {printable(namespace_of(one))} too"
+    return ""
 
 
 def _use(

@@ -42,6 +42,11 @@ _ALL = (
         "warning",
         "a text that is no quantity or no version: the expression ends with an error",
     ),
+    Rule(
+        "memory-unit",
+        "warning",
+        "an amount of memory of less than 1Mi, whose unit is missing (did you mean …?)",
+    ),
     Rule("cel-no-device", "warning", "no device of the cluster matches the expression"),
     Rule(
         "cel-fails",
@@ -95,7 +100,9 @@ _ALL = (
     Rule("device-plugin", "note", "a container asks a device plugin for devices"),
     Rule("device-plugin-amount", "error", "requests and limits of such a resource differ"),
     Rule(
-        "invented-resource", "error", "a resource that no plugin offers, with a product as amount"
+        "invented-resource",
+        "error",
+        "a resource that no plugin offers, with a product as amount or for a GPU's memory",
     ),
     Rule("node-choice", "note", "a pod chooses nodes by a label of their devices"),
     Rule("hidden-devices", "warning", "CUDA_VISIBLE_DEVICES hides every GPU"),

@@ -20,6 +20,7 @@ from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known
+from dra_driver.check.memory import amounts_without_unit, few_bytes, written_as_capacity
 from dra_driver.check.names import Names
 from dra_driver.check.parts import Expression, expressions
 from dra_driver.model.yaml_documents import Place
@@ -135,14 +136,18 @@ def _read(
 ) -> Iterator[Finding]:
     parsed = selector.checked.parsed
     told: set[DevicePath] = set()
+    written = written_as_capacity(_all(parsed.root))
     for part, path in _paths(parsed.root):
         if path in told or not path.name:
             continue
-        problem, action = names.problem(path)
+        problem, action = names.problem(path, written.get(part.id, ""))
         if problem:
             told.add(path)
             where = _where(one, expression, parsed.offsets[part.id])
             yield one.finding("cel-name", expression.path, problem, action, **where)
+    for part, text, question in amounts_without_unit(_all(parsed.root)):
+        where = _where(one, expression, parsed.offsets[part.id])
+        yield one.finding("memory-unit", expression.path, few_bytes(text), question, **where)
     for part in _all(parsed.root):
         if isinstance(part, Call) and part.function in _COMPARED:
             yield from _types(one, expression, part, names, parsed.offsets)

@@ -19,6 +19,7 @@ from dra_driver.model.cluster import ClusterState
 from tests.unit.check.findings import claim, found, rules, selector
 
 KNOWN = Known(driver="gpu.nvidia.com", kinds=(*KINDS, LABEL))
+NO_NAME = "no device of gpu.nvidia.com has the attribute %s"
 _V1 = "apiVersion: resource.nvidia.com/v1beta1"
 
 
@@ -195,3 +196,30 @@ def test_nothing_is_said_of_capacities_of_a_class_that_nobody_knows() -> None:
     text = claim("deviceClassName: nic.example.com\ncapacity: {requests: {bandwidth: 1G}}")
     assert found(text) == []
     assert "capacity-name" in rules(text, Known(state=ClusterState()))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message", "action"),
+    [
+        ("matchAttribute: gpu.nvidia.com/productname", NO_NAME % "productname", "did you mean productName?"),
+        ("distinctAttribute: gpu.nvidia.com/uuidd", NO_NAME % "uuidd", "did you mean uuid?"),
+        ("matchAttribute: gpu.nvida.com/uuid", "no known driver has the domain gpu.nvida.com", "did you mean gpu.nvidia.com?"),
+        *(
+            (f"matchAttribute: {name}", "", "")
+            for name in (
+                *("gpu.nvidia.com/productName", "resource.kubernetes.io/numaNode"),
+                *("other.example/x", "gpu.nvidia.com/mine"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_constraint_names_what_devices_have(constraint: str, message: str, action: str) -> None:
+    body = "deviceClassName: gpu.nvidia.com\nderivedAttributes: [{name: gpu.nvidia.com/mine, expression: 'true'}]"
+    text = claim(body) + f"    constraints: [{{{constraint}}}]\n"
+    told = [(one.message, one.action) for one in found(text) if one.rule == "cel-name"]
+    assert told == ([(message, action)] if message else [])
+
+
+def test_a_constraint_without_a_name_is_told_elsewhere() -> None:
+    text = claim("deviceClassName: gpu") + "    constraints: [{matchAttribute: x}]\n"
+    assert [one.rule for one in found(text)] == ["api-value"]

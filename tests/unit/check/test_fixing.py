@@ -8,7 +8,7 @@ from dra_driver.check.finding import Edit, Finding
 from dra_driver.check.fixing import LEFT, applied, fix
 from dra_driver.check.given import Known
 from dra_driver.model.yaml_documents import BadDocument
-from tests.unit.check.findings import given
+from tests.unit.check.findings import given, selector
 
 OLD = """\
 # the claim of a guide
@@ -289,3 +289,31 @@ def test_a_text_that_cannot_be_read_is_not_corrected() -> None:
     edit = Edit(0, 1, "a", "b", {})
     finding = Finding("quota-key", "f", 1, 1, 1, "X x", "a", "m", edits=(edit,))
     assert fix("a: [", lambda _text: [finding]).text == "a: ["
+
+
+READ = 'device.attributes["gpu.nvidia.com"].memory'
+
+
+@pytest.mark.parametrize("sign", [">=", "==", "<"])
+def test_memory_of_a_driver_is_corrected_too(sign: str) -> None:
+    new = f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40960Mi")) {sign} 0'
+    assert fixed(selector(f"{READ} {sign} 40960", "'")) == selector(new, "'")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"has({READ}) && {READ} > 40960",
+        f"{READ} > 40",
+        f"{READ} > 1000001",
+        'device.attributes["other.example"].memory > 40960',
+    ],
+)
+def test_memory_that_may_be_meant_otherwise_is_left(expression: str) -> None:
+    text = selector(expression, "'")
+    assert fixed(text) == text
+
+
+def test_memory_that_is_read_twice_is_told_with_the_reason() -> None:
+    (one,) = finder(selector(f"has({READ}) && {READ} > 40960", "'"))
+    assert one.unfixed.startswith("the expression reads memory as an attribute in several places")

@@ -99,7 +99,17 @@ def told(text: str, known: Known = CLUSTER) -> list[tuple[str, str, str]]:
             ],
         ),
         ("resourceClaimTemplateName: another", "{name: gpu, request: zzz}", []),
-        ("resourceClaimName: big", "{name: gpu, request: zzz}", []),
+        (
+            "resourceClaimName: big",
+            "{name: gpu, request: zzz}",
+            [
+                (
+                    "ref-template",
+                    "ResourceClaim big is not in the files",
+                    "there is a ResourceClaimTemplate of this name: write resourceClaimTemplateName",
+                )
+            ],
+        ),
         (
             "resourceClaimTemplateName: big",
             "{name: gpu}, {name: gpuu}",
@@ -121,7 +131,9 @@ def test_references_within_the_files(
 
 def test_a_template_of_another_namespace_is_another_one() -> None:
     text = with_claim("resourceClaimTemplateName: big", "{name: gpu, request: z}", "other")
-    assert told(text + TEMPLATE, Known()) == []
+    action = "there is one in the namespace ns, and a pod uses those of its own namespace: create it in other too"
+    message = "ResourceClaimTemplate big is not in the files"
+    assert told(text + TEMPLATE, Known()) == [("ref-template", message, action)]
     assert told(text + TEMPLATE.replace(", namespace: ns", ""), Known())[0][0] == "ref-request"
 
 
@@ -149,6 +161,12 @@ def test_a_template_of_another_namespace_is_another_one() -> None:
 def test_references_to_the_cluster(entry: str, expected: str) -> None:
     (one,) = told(with_claim(entry, "{name: gpu, request: z}"))
     assert one[1] == expected
+
+
+def test_a_claim_is_no_template() -> None:
+    text = with_claim("resourceClaimTemplateName: c", "{name: gpu}") + "---\n"
+    ((_, _, action),) = told(text + claim("deviceClassName: gpu"), Known())
+    assert action == "there is a ResourceClaim of this name: write resourceClaimName"
 
 
 @pytest.mark.parametrize(

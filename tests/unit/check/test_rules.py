@@ -142,6 +142,10 @@ CASES = {
         selector('device.attributes["gpu.nvidia.com"].productNam == "x"'),
         ["12 cel-name: no device of gpu.nvidia.com has the attribute productNam"],
     ),
+    "memory-unit": (
+        claim("deviceClassName: gpu.nvidia.com\ncapacity: {requests: {memory: 40}}"),
+        ["10 memory-unit: memory 40 is 40 bytes"],
+    ),
     "type": (
         selector('device.attributes["gpu.nvidia.com"].productName == 3'),
         ["12 cel-type: productName is a string, and is compared with 3"],

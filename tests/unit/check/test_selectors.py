@@ -93,7 +93,29 @@ def test_a_comparison_with_another_type_is_told(expression: str, message: str, a
         (
             f"{NVIDIA}.memory == 1",
             "memory is no attribute",
-            'write device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("…")) >= 0, with the amount',
+            'write device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("1Gi")) == 0, with the unit that is meant',
+        ),
+        *(
+            (
+                expression,
+                "memory is no attribute",
+                f'write device.capacity["gpu.nvidia.com"].memory{action}',
+            )
+            for expression, action in (
+                (f'{NVIDIA}.memory != "40Gi"', '.compareTo(quantity("40Gi")) != 0'),
+                (f"40 < {NVIDIA}.memory", '.compareTo(quantity("40Gi")) > 0'),
+                (f'{NVIDIA}.memory.compareTo(quantity("40Gi")) >= 0', " in its place"),
+                (f"has({NVIDIA}.memory)", " in its place"),
+                *(
+                    (f"{NVIDIA}.memory {other}", '.compareTo(quantity("…")) >= 0, with the amount')
+                    for other in ('== "much"', "== true", "in [1]", "> 2.5", f"> {NVIDIA}.index")
+                ),
+            )
+        ),
+        (
+            f"{NVIDIA}.compute > 5",
+            "compute is no attribute",
+            'write device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("…")) >= 0',
         ),
         (
             f"{NVIDIA}.numaNode == 0",
@@ -216,7 +238,6 @@ CLUSTER = Known(
         (
             'device.attributes["card.example.com"].color == "red"',
             [
-                "12 cel-fails: the expression fails for device card.example.com/n/d-0: no such key: color",
                 "12 cel-name: no device of card.example.com has the attribute color",
             ],
         ),
@@ -354,3 +375,76 @@ def test_the_classes_of_the_cluster_count_too() -> None:
     assert brief(text, known) == [
         "12 cel-no-device: none of the devices of class none matches the expression"
     ]
+
+
+OF_MINE = """---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: mine}
+spec: {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "rule"),
+    [
+        ('device.attributes["card.example.com"].color == "red"', "cel-name"),
+        ('semver(device.attributes["card.example.com"].colour).major() == 1', "cel-fails"),
+        ('device.attributes["x.example"].number > "1"', "cel-type"),
+        ('device.capacity["x.example"].size.compareTo(quantity("1GB")) > 0', "cel-value"),
+    ],
+)
+def test_an_expression_that_fails_is_told_once(expression: str, rule: str) -> None:
+    text = selector(expression, "'").replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
+    assert [one for one in rules(text, CLUSTER) if one.startswith("cel-")] == [rule]
+
+
+def test_a_class_that_is_not_there_may_leave_the_device_out() -> None:
+    text = selector('device.attributes["a.b"].c == "x"', "'")
+    assert rules(text.replace("Name: gpu.nvidia.com", "Name: mine"), CLUSTER) == ["ref-class"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "action"),
+    [
+        ('device.attributes["a.b"].c == "x"', "ask with has(…) before"),
+        ('semver(device.attributes["card.example.com"].colour).major() == 1', "check first what"),
+    ],
+)
+def test_has_is_advised_for_what_is_not_there(expression: str, action: str) -> None:
+    text = selector(expression, "'").replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
+    (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
+    assert one.action.startswith(action)
+
+
+MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (f'{MEMORY}.compareTo(quantity("40")) >= 0', "memory 40 is 40 bytes"),
+        (f'quantity("40").isLessThan({MEMORY})', "memory 40 is 40 bytes"),
+        (f'{MEMORY} == quantity("40k")', "memory 40k is less than 1Mi"),
+        (f'{MEMORY}.compareTo(quantity("40Gi")) >= 0', ""),
+        (f'{MEMORY}.compareTo(quantity(string("40"))) >= 0', ""),
+        (f"{MEMORY}.compareTo({MEMORY}) >= 0", ""),
+        ('device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("40")) >= 0', ""),
+    ],
+)
+def test_memory_without_its_unit_is_told(expression: str, message: str) -> None:
+    told = [one.message for one in found(selector(expression, "'")) if one.rule == "memory-unit"]
+    assert told == ([message] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("amounts", "questions"),
+    [
+        ("memory: 40", ["did you mean 40Gi?"]),
+        ("gpu.nvidia.com/memory: '40960'", ["did you mean 40960Mi?"]),
+        ("memory: 40Gi, compute: 40", []),
+    ],
+)
+def test_a_requested_amount_of_memory_has_a_unit(amounts: str, questions: list[str]) -> None:
+    text = claim(f"deviceClassName: gpu.nvidia.com\ncapacity: {{requests: {{{amounts}}}}}")
+    assert [one.action for one in found(text) if one.rule == "memory-unit"] == questions
