@@ -29,6 +29,7 @@ from dra_driver.model.state import (
     PreparedDevice,
     Users,
 )
+from dra_driver.node.opened import is_text
 
 Row = tuple[str, str, str, str, str, str, str, str | None, str | None, str | None, str | None]
 _FIRST_COLUMNS = "uid, namespace, name, phase, boot_id, devices, cdi_spec"
@@ -120,6 +121,8 @@ def dump_metadata(uid: ClaimUid, metadata: str) -> str | None:
 def load_claim(row: Row) -> PreparedClaim:
     """Return the claim of a row. Raises DamagedRow if the row is not as it was written."""
     uid, namespace, name, phase, boot_id, devices, cdi_spec, users, held, leases, metadata = row
+    if not all(map(is_text, row)):
+        raise DamagedRow(f"the row of claim {uid!a} has a text that is not UTF-8")
     ref = ClaimRef(namespace, name, ClaimUid(uid))
     try:
         entries, digests = _entries(devices)

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dra_driver.model.state import PreparedClaim
+from dra_driver.node.opened import open_to_look
 from dra_driver.node.rows import DamagedRow, columns_of, load_claim
 from dra_driver.node.sqlite_errors import is_damage
 
@@ -23,7 +24,7 @@ def held_rows(path: Path) -> tuple[PreparedClaim, ...]:
     """
     found: list[PreparedClaim] = []
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(open_to_look(path)) as db:
             columns = columns_of(db.execute("PRAGMA user_version").fetchone()[0])
             for row in db.execute(f"SELECT {columns} FROM claims WHERE held IS NOT NULL"):  # noqa: S608  a constant
                 try:

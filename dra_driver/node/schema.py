@@ -126,6 +126,12 @@ def check_reader(db: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def tables_of(version: int) -> Collection[str]:
+    """Return the names of the tables that a file of this schema has, as far as this driver knows them."""
+    statements = chain.from_iterable(_MIGRATIONS[:version])
+    return [one.split()[2] for one in statements if one.startswith("CREATE TABLE")]
+
+
 def triggers_of(version: int) -> Collection[str]:
     """Return the statements of the triggers that a file of this schema has, as SQLite keeps them."""
     statements = chain.from_iterable(_MIGRATIONS[:version])

@@ -51,7 +51,9 @@ def driver_error(error: sqlite3.Error, path: Path, busy_seconds: float) -> Drive
             f"in the kernel's log (`dmesg`); the kubelet tries again"
         )
     if code in _REFUSED:
-        return Permanent(f"cannot write state file {path}: {error}; its directory must be writable")
+        return Permanent(
+            f"cannot open or write state file {path}: {error}; its directory must be writable, also for a command that only reads it"
+        )
     return Permanent(
         f"state file {path}: {error}; restart the driver, which sets a damaged file aside and rebuilds it"
     )

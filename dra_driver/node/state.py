@@ -28,15 +28,23 @@ from dra_driver.model.state import PreparedClaim
 from dra_driver.node.decoded_rows import DecodedRows
 from dra_driver.node.files import never
 from dra_driver.node.guard_file import is_of_earlier_boot, note_boot, open_guard
+from dra_driver.node.opened import is_text, open_to_look, open_to_write, strict
 from dra_driver.node.private import close_files
 from dra_driver.node.rows import DamagedRow, columns_of, damaged
 from dra_driver.node.salvage import held_rows
-from dra_driver.node.schema import SCHEMA, check_reader, migrate, triggers_of, version_of
+from dra_driver.node.schema import (
+    SCHEMA,
+    check_reader,
+    migrate,
+    tables_of,
+    triggers_of,
+    version_of,
+)
 from dra_driver.node.sqlite_errors import driver_error, is_damage
 from dra_driver.node.successor import FAILPOINTS as SUCCESSOR_FAILPOINTS
 from dra_driver.node.successor import successor_of, take_place, write_successor
 from dra_driver.node.transaction import StateTransaction
-from dra_driver.node.wal import LogSeen, check_log, look_at_log
+from dra_driver.node.wal import check_log
 
 # Together with the 35 s of a call this is less than 40 s; a transaction takes milliseconds.
 BUSY_SECONDS = 4
@@ -157,6 +165,7 @@ class StateStore:
             except sqlite3.DatabaseError as error:
                 if not is_damage(error, self.path):
                     raise
+                self._condemn()
             self._finish_replacing()
             return self._connect(alone=alone)
 
@@ -176,31 +185,28 @@ class StateStore:
         # Only the first process can check whether the log is whole. A later process finds the log that the first one has accepted.
         # Nor after a power cut, which may have lost the end of the log: then only the commit of a preparation is missing.
         checked = alone and not is_of_earlier_boot(self._guard, self.boot_id)
-        seen = look_at_log(self.path) if checked else None
-        db = sqlite3.connect(
-            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
+        if checked:
+            check_log(self.path)
+        db = open_to_write(self.path, self._busy_seconds)
         try:
             check_reader(db, self.path)
             # On a filesystem without WAL, SQLite keeps the rollback journal and returns that mode.
             (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
             self._has_log = mode == "wal"
             db.execute("PRAGMA synchronous = FULL")
-            if seen is not None:
-                _check_log(db, self.path, seen)
             _check(db)
             migrate(db)
-        except BaseException as error:
-            with closing(db):
-                # To close it takes the log up and removes it. The file is an older state then, and nobody sees the damage any more.
-                if _is_beyond_rows(error, self.path):
-                    self._condemn()
-                raise
+        except BaseException:
+            # To close it takes the log up. What is damaged in the pages or in a row is as damaged then.
+            db.close()
+            raise
+        strict(db)
         return db
 
 
 def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
-    """Read the claims of a state file of any schema, without changing the file; empty if the file does not exist.
+    """Read the claims of a state file of any schema; empty if the file does not exist. The file and its log stay as they are, so
+    that the driver's next start can check them.
 
     Raises DriverError if the file cannot be read, also if only newer drivers may read it.
     """
@@ -215,20 +221,12 @@ def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
         return ()
     path = ready or path
     try:
-        # "rw" makes no new file, but allows writes: SQLite needs them for commits that a killed process left in the -wal.
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as db:
+        with closing(open_to_look(path)) as db:
             check_reader(db, path)
             _check(db)
             return _every_claim(db) if version_of(db) else ()
     except sqlite3.Error as error:
         raise driver_error(error, path, BUSY_SECONDS) from error
-
-
-def _is_beyond_rows(error: BaseException, path: Path) -> bool:
-    """Whether pages or the log are damaged, and not only one row."""
-    if isinstance(error, DamagedRow) or not isinstance(error, sqlite3.DatabaseError):
-        return False
-    return is_damage(error, path)
 
 
 def _check(db: sqlite3.Connection) -> None:
@@ -241,6 +239,10 @@ def _check(db: sqlite3.Connection) -> None:
     stored = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema WHERE type = 'trigger'")}
     if any(one not in stored for one in triggers_of(version_of(db))):
         raise damaged("a trigger is not as it was written")
+    for table in tables_of(version_of(db)):
+        for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608  a constant
+            if not all(map(is_text, row)):
+                raise DamagedRow(f"a row of the table {table} has a text that is not UTF-8")
     db.execute("BEGIN")  # both tables of one moment
     claims = _every_claim(db)
     owners = set(db.execute("SELECT pool, device, share, claim_uid FROM owners"))
@@ -255,13 +257,6 @@ def _check(db: sqlite3.Connection) -> None:
 def _every_claim(db: sqlite3.Connection) -> tuple[PreparedClaim, ...]:
     """Read the claims of a file of any schema, before the file is migrated."""
     return StateTransaction(db, "", columns=columns_of(version_of(db))).all_claims()
-
-
-def _check_log(db: sqlite3.Connection, path: Path, seen: LogSeen) -> None:
-    # A checkpoint copies the valid frames into the main file, and returns their number; -1 if the database has no log.
-    _, taken, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    page_bytes = db.execute("PRAGMA page_size").fetchone()[0]
-    check_log(path, seen, taken=max(taken, 0), page_bytes=page_bytes)
 
 
 def _get_alone(path: Path, guard: int) -> None:

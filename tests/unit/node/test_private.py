@@ -244,3 +244,28 @@ def test_whoever_may_not_look_at_the_state_is_told_so(reachable: Path) -> None:
         os.seteuid(user)
         path.parent.chmod(0o700)
     assert read_claims(path) == ()
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_whoever_may_not_read_the_state_is_told_so(reachable: Path, with_log: bool) -> None:
+    """In a directory that other programs use too, an ordinary user sees the files."""
+    path = reachable / "gpu" / "state.db"
+    with opened(path):
+        path.parent.chmod(0o755)
+        if with_log:
+            shutil.copytree(path.parent, reachable / "killed")
+            path = reachable / "killed" / "state.db"
+    path.chmod(0o000)  # for an ordinary user that runs this test
+    user = os.geteuid()
+    os.seteuid(NOBODY if user == 0 else user)
+    try:
+        with pytest.raises(
+            Permanent, match=f"cannot open or write state file {path}: .* must be writable"
+        ):
+            read_claims(path)
+    finally:
+        os.seteuid(user)
+        path.chmod(0o600)
+    before = sorted(path.parent.iterdir())
+    assert read_claims(path) == ()
+    assert sorted(path.parent.iterdir()) == before

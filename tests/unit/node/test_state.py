@@ -445,7 +445,8 @@ def test_a_path_that_is_a_directory_is_named(path: Path) -> None:
     with pytest.raises(Permanent) as caught:
         StateStore(path, boot_id="boot-1")
     assert str(caught.value) == (
-        f"cannot write state file {path}: unable to open database file; its directory must be writable"
+        f"cannot open or write state file {path}: unable to open database file; its directory must be writable, also for a command "
+        "that only reads it"
     )
 
 

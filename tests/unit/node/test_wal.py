@@ -3,6 +3,7 @@
 
 import errno
 import os
+import random
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -11,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.node.guard_file import guard_of
-from dra_driver.node.state import StateStore
-from dra_driver.node.wal import LogSeen, check_log, look_at_log
+from dra_driver.node.state import StateStore, read_claims
+from dra_driver.node.successor import FAILPOINTS
+from dra_driver.node.wal import Index, Log, check_log, read_index, read_log
 from dra_driver.testing.builders import a_ref, a_uid
+from dra_driver.testing.failpoints import Failpoints, raising
 
 PAGE, FRAME = 4096, 4096 + 24
 
@@ -88,6 +92,64 @@ def test_a_log_that_lost_a_commit_is_damage(
     assert opened(copy / "state.db") == (set(), True)
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.glob("state.db*")}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+def test_a_damaged_log_is_still_one_after_a_start_that_could_not_replace_it(
+    killed: Path, tmp_path: Path, loss: Callable[[Path], None]
+) -> None:
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    loss(copy)
+    before = contents(copy)
+    full = raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    with pytest.raises(Temporary, match="the disk is full"):
+        StateStore(
+            copy / "state.db", boot_id="boot-1", point=Failpoints({"rename.ready.before": full})
+        )
+    assert contents(copy) == before
+    assert opened(copy / "state.db") == (set(), True)
+
+
+class CrashError(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("point", FAILPOINTS)
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES.keys())
+def test_a_crash_at_any_step_brings_no_older_state_back(
+    killed: Path, tmp_path: Path, loss: Callable[[Path], None], point: str
+) -> None:
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    loss(copy)
+    before = contents(copy)
+    with pytest.raises(CrashError):
+        StateStore(
+            copy / "state.db", boot_id="boot-1", point=Failpoints({point: raising(CrashError())})
+        )
+    claims, _ = opened(copy / "state.db")
+    assert claims == set()
+    aside = {f"damaged-1{name.removeprefix('state.db')}" for name in before} - {"damaged-1.guard"}
+    assert {
+        name.removeprefix("state.db.") for name in contents(copy) if name not in before
+    } == aside
+
+
+# With another size of a page in the log's header SQLite tries for ten seconds, and gives up.
+@pytest.mark.parametrize("how", sorted(LOSSES.keys() - {"the header"}))
+def test_a_tool_that_looks_before_the_start_hides_no_damage(
+    killed: Path, tmp_path: Path, how: str
+) -> None:
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    LOSSES[how](copy)
+    before = contents(copy)
+    read_claims(copy / "state.db")
+    after = contents(copy)
+    assert {name: after[name] for name in before} == before
+    assert opened(copy / "state.db") == (set(), True)
+
+
 @pytest.mark.parametrize("how", ["index before the log", "torn"])
 def test_a_power_cut_costs_the_last_preparations_only(tmp_path: Path, how: str) -> None:
     """The commit of a preparation waits for no disk, so the index may be there without it, or a later one without an earlier one."""
@@ -147,6 +209,10 @@ def test_a_log_that_lost_nothing_is_taken_up(
 ) -> None:
     copy = shutil.copytree(killed, tmp_path / "copy")
     how(copy)
+    before = contents(copy)
+    assert {claim.ref.name for claim in read_claims(copy / "state.db")} == {"one", "two", "three"}
+    after = contents(copy)
+    assert {name: after[name] for name in before} == before
     assert opened(copy / "state.db") == ({"one", "two", "three"}, False)
 
 
@@ -173,8 +239,61 @@ def test_what_stands_in_the_main_file_needs_no_log(killed: Path, tmp_path: Path)
 
 
 def test_a_database_without_a_log_has_none(tmp_path: Path) -> None:
-    assert look_at_log(tmp_path / "state.db") == LogSeen()
-    check_log(tmp_path / "state.db", LogSeen(), taken=0, page_bytes=PAGE)
+    assert read_index(tmp_path / "state.db") == Index()
+    assert read_log(tmp_path / "state.db") == Log()
+    check_log(tmp_path / "state.db")
+
+
+@pytest.mark.parametrize("loss", [Path.unlink, lambda file: file.write_bytes(b"")])
+def test_a_log_without_its_database_is_damage(
+    killed: Path, tmp_path: Path, loss: Callable[[Path], None]
+) -> None:
+    """SQLite would make an empty database, and remove the log."""
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    loss(copy / "state.db")
+    (copy / "state.db-shm").unlink()
+    assert opened(copy / "state.db") == (set(), True)
+    assert (copy / "state.db.damaged-1-wal").exists()
+
+
+def test_a_log_that_cannot_be_read_is_named(killed: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(killed, tmp_path / "copy")
+    (copy / "state.db-wal").unlink()
+    (copy / "state.db-wal").mkdir()
+    with pytest.raises(Permanent, match=r"cannot read .*state\.db-wal: Is a directory"):
+        StateStore(copy / "state.db", boot_id="boot-1")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sqlite_accepts_as_many_frames_as_we_say(tmp_path: Path, seed: int) -> None:
+    """In logs that were begun anew, whose transactions were rolled back or grew larger than the cache, and that have a flipped bit."""
+    chance = random.Random(seed)
+    path, copy = tmp_path / "state.db", tmp_path / "copy"
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA cache_size = 2")
+        db.execute("CREATE TABLE rows (text BLOB)")
+        for _ in range(chance.randrange(1, 25)):
+            db.execute("BEGIN")
+            for _ in range(chance.choice((1, 1, 30))):
+                db.execute("INSERT INTO rows VALUES (randomblob(?))", (chance.randrange(9000),))
+            db.execute(chance.choice(("COMMIT", "COMMIT", "ROLLBACK")))
+            if chance.random() < 0.2:
+                db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        copy.mkdir()
+        for file in tmp_path.glob("state.db*"):
+            shutil.copy(file, copy)
+    log = copy / "state.db-wal"
+    whole = read_log(copy / "state.db")
+    assert whole.accepted == whole.last_commit == read_index(copy / "state.db").frames
+    check_log(copy / "state.db")
+    if seed % 2:
+        change(log, chance.randrange(log.stat().st_size), 1 << chance.randrange(8))
+    found = read_log(copy / "state.db")
+    (copy / "state.db-shm").unlink()
+    with closing(sqlite3.connect(copy / "state.db")) as db:
+        _, taken, _ = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    assert found.accepted == max(taken, 0)
 
 
 def test_a_full_disk_keeps_no_state_from_being_opened(

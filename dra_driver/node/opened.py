@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How is a state file opened, for work and for a look that leaves it as it is?
+
+* A flipped bit can make a text that is not UTF-8. Python's sqlite3 raises an error for it that names no row, and one such text would
+  count as damage of the whole file. So whoever checks rows reads such bytes as surrogates (`lenient`), which no text of the driver has,
+  and finds the row. The checked file is then read as Python does it (`strict`), which is faster.
+* What a killed process left beside the file, -wal and -shm, shows whether its log is whole (`dra_driver.node.wal`). The last process
+  that closes the file takes the log up and removes both, and even a connection that only reads writes a new -shm. So a tool
+  that only looks reads without both of that.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+_SURROGATES: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
+
+
+def open_to_write(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """Open the file, with one connection for all threads. Rows can be checked."""
+    db = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    return lenient(db)
+
+
+def open_to_look(path: Path) -> sqlite3.Connection:
+    """Open the file so that it, its -wal and its -shm stay as they are. Rows can be checked. Raises sqlite3.Error."""
+    return lenient(sqlite3.connect(f"{path.absolute().as_uri()}?{_way_to_look(path)}", uri=True))
+
+
+def lenient(db: sqlite3.Connection) -> sqlite3.Connection:
+    """Read bytes that are not UTF-8 as surrogates, from now on: `is_text` finds them."""
+    db.text_factory = _SURROGATES
+    return db
+
+
+def strict(db: sqlite3.Connection) -> None:
+    """Let bytes that are not UTF-8 be an error of SQLite, from now on."""
+    db.text_factory = str
+
+
+def is_text(value: object) -> bool:
+    """Whether a value of a row can be what the driver wrote: no text with bytes that are not UTF-8."""
+    if not isinstance(value, str) or value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _way_to_look(path: Path) -> str:
+    """Return the options of SQLite with which it changes nothing."""
+    if path.with_name(f"{path.name}-shm").exists():
+        return "mode=ro&readonly_shm=1"
+    if path.with_name(f"{path.name}-wal").exists():
+        return "mode=ro"  # makes the missing -shm, and leaves the -wal
+    # There is no log to take up. Only who may write removes the empty -wal and -shm that SQLite makes while the file is open.
+    return "mode=rw"
