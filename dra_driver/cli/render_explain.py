@@ -28,6 +28,7 @@ from dra_driver.explain.verdict import (
     ConstraintConflict,
     Fits,
     HeldByClaim,
+    NodeTainted,
     SelectorError,
     Verdict,
 )
@@ -168,8 +169,10 @@ class _Writer:
         advice: dict[str, dict[_Place, None]] = {}
         for reason, place in _to_act_on(report):
             named = about(reason, "")
-            also = besides.get(reason.claim, "") if isinstance(reason, HeldByClaim) else ""
-            words = fix(reason, own=own, of_scheduler=place.of_scheduler, besides=also)
+            also, unfit = "", False
+            if isinstance(reason, HeldByClaim):
+                also, unfit = besides.get(reason.claim, (also, unfit))
+            words = fix(reason, own=own, of_scheduler=place.of_scheduler, besides=also, unfit=unfit)
             advice.setdefault(words, {})[_Place(named) if named else place] = None
         if advice:
             yield ""
@@ -206,15 +209,23 @@ class _Writer:
         yield from wrapped(words, self._width, indent=" " * indent, first=first)
 
 
-def _besides(nodes: Sequence[NodeGroup]) -> Mapping[str, str]:
-    """Return for each claim that has devices on such nodes only as do not take the pod what else keeps the pod off them."""
-    found: dict[str, dict[str, None]] = {}
+def _besides(nodes: Sequence[NodeGroup]) -> Mapping[str, tuple[str, bool]]:
+    """Return for each claim that has devices on such nodes only as do not take the pod what else keeps the pod off them.
+
+    With whether all of them are ill or go away.
+    """
+    found: dict[str, dict[str, bool]] = {}
     for group in nodes:
         words = "; ".join(map(str, group.pod))
+        unfit = any(isinstance(one, NodeTainted) and one.is_unfit for one in group.pod)
         for reason in group.devices:
             if isinstance(reason, HeldByClaim):
-                found.setdefault(reason.claim, {})[words] = None
-    return {claim: " or ".join(words) for claim, words in found.items() if "" not in words}
+                found.setdefault(reason.claim, {})[words] = unfit
+    return {
+        claim: (" or ".join(words), all(words.values()))
+        for claim, words in found.items()
+        if "" not in words
+    }
 
 
 def _places(objects: Collection[_Place]) -> str:

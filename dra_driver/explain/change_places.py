@@ -19,9 +19,6 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.model.api.core import Node
 
-_OF_FAULTS = "node.kubernetes.io/"
-"""Kubernetes itself sets taints with this prefix: on a node that is not ready, or is short of something."""
-
 
 class Place(Struct, frozen=True, eq=False):
     """Some of a group of equivalent nodes. `against` is all that keeps the pod off them, besides devices; () if they take the pod."""
@@ -116,9 +113,9 @@ def _has_devices(facts: Facts, tried: TriedNodes) -> bool:
 
 
 def _stays(reason: Verdict) -> bool:
-    """Whether nobody should remove the reason: it is not known, or the node has a fault, as its taint says."""
-    of_fault = isinstance(reason, NodeTainted) and reason.taint.startswith(_OF_FAULTS)
-    return of_fault or isinstance(reason, CouldNotTell)
+    """Whether nobody should remove the reason: it is not known, or the node is ill or goes away."""
+    unfit = isinstance(reason, NodeTainted) and reason.is_unfit
+    return unfit or isinstance(reason, CouldNotTell)
 
 
 def _together(places: Iterable[Place]) -> Iterator[Place]:

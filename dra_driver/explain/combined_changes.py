@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
+from dra_driver.explain.cheapest_ends import alternatives_of
 from dra_driver.explain.misses import Miss, missed, relaxed, room
 from dra_driver.explain.names import full_name
 from dra_driver.explain.proposals import Candidate, from_miss, users_of
@@ -42,16 +43,14 @@ def combined_changes(
     places: Iterable[tuple[TriedNodes, Sequence[SliceDevice]]],
 ) -> Iterator[Candidate]:
     """Yield, for each of the nearest nodes, one change that contains all that has to change there. `places` are nodes with their devices."""
-    mains: dict[tuple[str, int], list[RequestExplained]] = {}
-    for one in requests:
-        mains.setdefault(one.request.main, []).append(one)
+    mains = alternatives_of(requests)
     found: list[tuple[int, list[_Given], TriedNodes]] = []
     looked_at = 0
     for tried, devices in places:
         looked_at += len(devices)
         if looked_at > MOST_DEVICES:
             break
-        given = _given(list(mains.values()), devices)
+        given = _given(mains, devices)
         if given is not None and not tried.ruled_out:
             found.append((sum(one.cost for one in given), given, tried))
     found.sort(key=lambda one: one[0])

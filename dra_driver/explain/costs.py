@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does a change cost the user? One scale for all kinds of changes, so that the cheapest that helps is named.
 
-Correcting a name costs nobody anything. Ending a claim that nobody uses costs less than ending a workload, and a workload can be
-started again. Another node costs money. But a request that asks for something else gets something else: that comes last.
+Correcting a name costs nobody anything. Ending any number of claims that nobody uses costs less than ending a workload, and a
+workload can be started again. Another node costs money. But a request that asks for something else gets something else: that comes last.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,16 +21,18 @@ Kind = Literal["correct", "wait", "end", "add node", "tolerate", "ask for less",
 CORRECT = 1
 WAIT = 2
 END_UNUSED = 3
-END = 4
-END_PROTECTED = 6
+_WORK = 1000
+"""What somebody loses or has to do counts more than any number of claims that nobody uses any more."""
+END = 4 * _WORK
+END_PROTECTED = 6 * _WORK
 """A PodDisruptionBudget forbids to evict one of the pods."""
-ADD_NODE = 12
-TOLERATE = 14
-LESS = 15
-EDIT = 17
-EDIT_CLASS = 25
+ADD_NODE = 12 * _WORK
+TOLERATE = 14 * _WORK
+LESS = 15 * _WORK
+EDIT = 17 * _WORK
+EDIT_CLASS = 25 * _WORK
 """A class is an admin's, and other claims use it."""
-NEVER = 1000
+NEVER = 1000 * _WORK
 """No change that `explain` could advise removes the reason."""
 COSTS: dict[Kind, int] = {
     "correct": CORRECT,

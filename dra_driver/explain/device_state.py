@@ -33,6 +33,7 @@ from dra_driver.allocator.features import (
 from dra_driver.allocator.taints import EFFECTIVE, tolerates
 from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.facts.claim_state import skips_operations
 from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.verdict import (
@@ -49,6 +50,8 @@ from dra_driver.explain.verdict import (
 from dra_driver.model.api.resource_claim import DeviceToleration, ExactDeviceRequest
 from dra_driver.model.api.resource_slice import DeviceTaint
 from dra_driver.model.quantity import Quantity
+
+SKIPPING = "a device with skipNodeOperations"
 
 
 def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
@@ -133,12 +136,11 @@ class DeviceState:
             yield FeatureOff(PARTITIONABLE, "a device that shares counters")
         skips = rules.experimental and device.slice.spec.skip_node_operations
         if skips and not self._some_node_skips():
-            yield FeatureOff(OPTIONAL_NODE_OPERATIONS, "a device with skipNodeOperations")
+            yield FeatureOff(OPTIONAL_NODE_OPERATIONS, SKIPPING)
 
     def _some_node_skips(self) -> bool:
         return self._fleet.rules.optional_node_operations and any(
-            OPTIONAL_NODE_OPERATIONS in (node.status.declared_features or ())
-            for node in self._nodes.nodes.values()
+            skips_operations(node) for node in self._nodes.nodes.values()
         )
 
     def _short(self, device: SliceDevice) -> Iterator[Verdict]:

@@ -17,9 +17,9 @@ from msgspec import Struct, field
 
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
-from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
 from dra_driver.allocator.state import PoolID
 from dra_driver.explain.claim_request import ClaimRequest
+from dra_driver.explain.facts.claim_state import skips_operations
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.selector_answers import SelectorAnswers
@@ -111,7 +111,7 @@ class NodeEquivalence:
         shared = {nodes: self._signature(found) for nodes, found in self._shared.items()}
         for name, node in self._device_nodes.nodes.items():
             mine = [nodes for nodes in shared if nodes is None or name in nodes]
-            features = OPTIONAL_NODE_OPERATIONS in (node.status.declared_features or ())
+            features = skips_operations(node)
             usable = self.devices_on(node)
             in_order = self._in_order(usable) if self._some_fail(usable) else ()
             signature = (

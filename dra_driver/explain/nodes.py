@@ -10,11 +10,14 @@ from functools import cached_property
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import ConstraintViolated, PoolUnusable
+from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
 from dra_driver.explain import conflict
 from dra_driver.explain.claim_request import requests_in
 from dra_driver.explain.counting import NodeReason, unserved
+from dra_driver.explain.device_state import SKIPPING
 from dra_driver.explain.equivalence import equivalence_for
 from dra_driver.explain.facts.claim_problems import MALFORMED
+from dra_driver.explain.facts.claim_state import skips_operations
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import NodeGroup
@@ -27,6 +30,7 @@ from dra_driver.explain.verdict import (
     ChosenDevice,
     CouldNotTell,
     CountersUsedUp,
+    FeatureOff,
     HeldByClaim,
     NodeResources,
     SelectorFalse,
@@ -229,8 +233,17 @@ class NodesExplained:
         """Return the reasons that `counting` finds. If the allocator failed, its error is the cause, and not what comes from counting:
         false selectors, and devices that there was no time for.
         """
-        found = unserved(self._requests_of(tried), devices)
+        found = [*unserved(self._requests_of(tried), devices)] or self._skipping(tried, devices)
         return [one for one in found if not (tried.result.fatal and _only_counts(one.verdict))]
+
+    def _skipping(self, tried: TriedNodes, devices: Sequence[SliceDevice]) -> list[NodeReason]:
+        """Return a reason if the requests need devices that only nodes with a certain feature can use, and these nodes lack it."""
+        if skips_operations(tried.group.example) or not self._facts.fleet.rules.experimental:
+            return []
+        others = [one for one in devices if not one.slice.spec.skip_node_operations]
+        if len(others) == len(devices) or not any(unserved(self._requests_of(tried), others)):
+            return []
+        return [NodeReason(FeatureOff(OPTIONAL_NODE_OPERATIONS, SKIPPING))]
 
     def _requests_of(self, tried: TriedNodes) -> list[RequestExplained]:
         # Compared by name: each group of nodes has its own claim object for the extended resources that the nodes lack.

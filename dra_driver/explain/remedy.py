@@ -29,6 +29,9 @@ class Row(Struct, frozen=True):
     fix: str
 
 
+_TOLERATE = "add a toleration to the pod (`spec.tolerations`; not the one in the claim)"
+
+
 def _labels(label: str) -> str:
     return f'an admin labels the namespace `{label}: "true"`, or the request does without'
 
@@ -191,7 +194,7 @@ ROWS: Mapping[type, Row] = {
     verdict.NodeTainted: Row(
         "`node(s) had untolerated taint(s)`",
         "the devices fit, but the node repels the pod: GPU nodes are often tainted so that other pods stay away",
-        "add a toleration to the pod (`spec.tolerations`; not the one in the claim)",
+        f"{_TOLERATE}; of a node that is ill or goes away, as its taint says, use another one",
     ),
     verdict.NodeUnschedulable: Row(
         "`node(s) were unschedulable`",
@@ -222,6 +225,10 @@ ROWS: Mapping[type, Row] = {
 
 POD_OVER = "the scheduler does not place this pod any more"
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
+_UNFIT = (
+    "the node is ill, starts, is being emptied or goes away, as its taint says, and a pod would fail or be ended there: use another "
+    "node, or wait until the taint is gone"
+)
 _OWN = "the pod needs this claim as well, so it stays: free other devices where the claim has its own, or ask for fewer"
 _PLUGIN = "ask for fewer, end pods that use them on that node, or use a node that has more"
 _COUNT_AT_ONCE = (
@@ -273,18 +280,23 @@ def fix(
     own: Collection[str] = (),
     of_scheduler: bool = False,
     besides: str = "",
+    unfit: bool = False,
 ) -> str:
     """Return what to do about the reason.
 
     `own` are the claims that the subject itself needs. `of_scheduler`: the reason is about a claim that the scheduler writes for
-    extended resources, so nobody can edit it. `besides` is what else keeps the pod off the nodes where a claim has the devices.
+    extended resources, so nobody can edit it. `besides` is what else keeps the pod off the nodes where a claim has the devices;
+    `unfit`: these nodes are ill or go away.
     """
     if isinstance(reason, verdict.HeldByClaim) and reason.claim in own:
         return _OWN
     if isinstance(reason, verdict.HeldByClaim) and besides:
-        return f"to end the pods that use that claim is not enough: {besides}; change that too, or add nodes"
+        then = "use other nodes, or add some" if unfit else "change that too, or add nodes"
+        return f"to end the pods that use that claim is not enough: {besides}; {then}"
     if isinstance(reason, verdict.NodeResources) and may_be_devices(reason.resource):
         return _PLUGIN
+    if isinstance(reason, verdict.NodeTainted):
+        return _UNFIT if reason.is_unfit else _TOLERATE
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
     return _by_fields(reason) or extended or ROWS[type(reason)].fix
 

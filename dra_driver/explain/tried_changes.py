@@ -7,7 +7,6 @@ of another kind.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from heapq import nsmallest
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from dra_driver.explain.combined_changes import combined_changes, everything_end
 from dra_driver.explain.costs import COSTS, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.freed_nodes import FreedNodes
 from dra_driver.explain.misses import Miss, nearest, room, roomiest
 from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.nodes import NodesExplained
@@ -38,7 +38,6 @@ from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.subject import NewNode
 from dra_driver.explain.trial import TrialResult, try_on
-from dra_driver.explain.tried_nodes import TriedNodes
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
     ClassMissing,
@@ -50,8 +49,6 @@ from dra_driver.model.api.core import Node
 MOST_CHANGES = 2
 MOST_TRIALS = 24
 """The largest number of nodes on which one change is tried."""
-MOST_PLACES = 2
-"""The largest number of equivalent nodes for which a combination of changes is searched."""
 MOST_ENDED = 8
 """Of more claims than this that would have to end, `explain` does not search for a smaller set."""
 
@@ -74,6 +71,7 @@ class TriedChanges:
         self._added = added
         self._excluded = ""
         self._where = taking(nodes.tried) if where is None else where
+        self._freed = FreedNodes(facts, nodes, requests.requests, self._where)
 
     def changes(self) -> tuple[Change, ...]:
         """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
@@ -101,7 +99,10 @@ class TriedChanges:
                 excluded.append(candidate)
             if there:
                 helping.add(kind)
-                change = self._change(self._with_fewer_ended(candidate), *there)
+                fewer_ended = self._with_fewer_ended(candidate)
+                if fewer_ended is not candidate:
+                    there = self._fits_on(fewer_ended) or there
+                change = self._change(fewer_ended, *there)
                 found.setdefault(there[0].kind(kind), change)
                 if len(helping) == MOST_CHANGES:
                     break
@@ -186,9 +187,9 @@ class TriedChanges:
             Candidate("", {}).and_also(one) for one in self._proposals() if one.what or one.ended
         )
         requests = self._requests.requests
-        together = [*combined_changes(requests, self._places)]
+        together = [*combined_changes(requests, self._freed.nearest), *self._freed.candidates()]
         if any(one.request.claim.spec.devices.constraints for one in requests):
-            together += everything_ended(requests, self._places)
+            together += everything_ended(requests, self._freed.nearest)
         seen: dict[object, Candidate] = {}
         for candidate in (one.sparing(self._facts.own_allocated) for one in (*single, *together)):
             key = (candidate.what, frozenset(candidate.ended))
@@ -306,7 +307,7 @@ class TriedChanges:
         allocator = self._fleet.allocator_without(ended, candidate.classes)
         nodes = [(place, place.nodes[0]) for place in self._where]
         if ended:
-            nodes = list(self._nodes_of(ended))
+            nodes = list(self._freed.with_devices_of(ended))
         nodes.sort(key=lambda one: (one[0].cost, one[0].tried is not candidate.first))
         found: tuple[Place, Node] | None = None
         failing: list[Place] = []
@@ -335,17 +336,6 @@ class TriedChanges:
         others = (one for one in self._where if one.against and one.tried.result.fatal)
         return [(place, place.nodes[0]) for place in (*anywhere, *others)]
 
-    def _nodes_of(self, ended: Sequence[str]) -> Iterator[tuple[Place, Node]]:
-        """Yield from each place the first node that can use a device of one of these claims."""
-        for place in self._where:
-            for node in place.nodes:
-                devices = self._nodes.devices_on(place.tried, node)
-                if any(
-                    claim in ended for one in devices for claim in self._fleet.claims_on(one.id)
-                ):
-                    yield place, node
-                    break
-
     # Where a change can help.
 
     @cached_property
@@ -369,21 +359,6 @@ class TriedChanges:
         if self._all_take:
             return self._requests.miss(explained)
         return nearest(explained, self._devices)
-
-    @cached_property
-    def _places(self) -> Sequence[tuple[TriedNodes, Sequence[SliceDevice]]]:
-        """The devices of a few nodes of each group: those where the least has to end. On equivalent nodes others have the devices."""
-        found: list[tuple[TriedNodes, Sequence[SliceDevice]]] = []
-        for place in self._where:
-            there = [self._nodes.devices_on(place.tried, node) for node in place.nodes]
-            least = nsmallest(MOST_PLACES, there, key=self._cost_of_all)
-            found += ((place.tried, devices) for devices in least)
-        return found
-
-    def _cost_of_all(self, devices: Sequence[SliceDevice]) -> int:
-        fleet = self._fleet
-        holders = {one.claim: one for device in devices for one in fleet.holders_of(device.id)}
-        return sum([cost_of(fleet.holders.held_by(one)) for one in holders.values()])
 
 
 def _by_cost(kinds: Iterable[Kind]) -> list[Kind]:

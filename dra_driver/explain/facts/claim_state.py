@@ -8,6 +8,7 @@ pkg/scheduler/framework/plugins/dynamicresources (PreFilter, Filter).
 from collections.abc import Iterator
 
 from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
 from dra_driver.allocator.nodes import selector_matches
 from dra_driver.explain.facts.device_nodes import selector_text
 from dra_driver.explain.facts.pod_groups import GATE, group_of, groups_of, is_pod_group
@@ -23,10 +24,11 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.explain.verdicts.claim import BEING_DELETED, OF_ANOTHER_GROUP, OF_ANOTHER_POD
 from dra_driver.explain.verdicts.general import GATE_UNKNOWN
-from dra_driver.model.api.core import Node, Pod
+from dra_driver.model.api.core import Node, NodeSelector, Pod
 from dra_driver.model.api.resource_claim import DeviceRequestAllocationResult, ResourceClaim
 
 MOST_CONSUMERS = 256
+_SKIPPING = f"nodes that declare the feature {OPTIONAL_NODE_OPERATIONS}"
 
 
 def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
@@ -94,11 +96,19 @@ def allocated_elsewhere(claim: ResourceClaim, node: Node) -> Iterator[Verdict]:
     """Yield a reason if the allocated devices of the claim cannot be used from the node."""
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation else None
-    if selector is None:
-        return
-    try:
-        usable = selector_matches(node, selector)
-    except AllocationError:
-        usable = False
-    if not usable:
+    if selector is not None and not _chooses(selector, node):
         yield ClaimAllocatedElsewhere(full_name(claim.metadata), selector_text(selector))
+    elif any(one.skip_node_operations for one in allocated(claim)) and not skips_operations(node):
+        yield ClaimAllocatedElsewhere(full_name(claim.metadata), _SKIPPING)
+
+
+def _chooses(selector: NodeSelector, node: Node) -> bool:
+    try:
+        return selector_matches(node, selector)
+    except AllocationError:
+        return False
+
+
+def skips_operations(node: Node) -> bool:
+    """Whether the kubelet can leave out calls to the driver, as devices with skipNodeOperations need it."""
+    return OPTIONAL_NODE_OPERATIONS in (node.status.declared_features or ())

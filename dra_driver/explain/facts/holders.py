@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from dra_driver.allocator.allocated_devices import AllocatedClaim, allocated_claim
+from dra_driver.allocator.state import DeviceID
 from dra_driver.explain.facts.pod_groups import groups_of, members_by_group, reserved_pods
 from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import Ending, HeldByClaim
@@ -61,6 +62,12 @@ class Holders:
     def named(self, name: str) -> HeldByClaim:
         """Return the reason against a device that the claim of this name has."""
         return self._known.get(name) or self.held_by(allocated_claim(self._claims[name]))
+
+    def devices_of(self, name: str) -> list[DeviceID]:
+        """Return the devices of the claim of this name."""
+        allocation = self._claims[name].status.allocation
+        results = (allocation.devices.results or ()) if allocation else ()
+        return [DeviceID(one.driver, one.pool, one.device) for one in results]
 
     def budgets(self, pods: Iterable[str]) -> tuple[str, ...]:
         """Return the PodDisruptionBudgets that forbid at present to evict one of these pods."""

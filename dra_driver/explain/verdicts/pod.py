@@ -3,6 +3,17 @@
 
 from dra_driver.explain.verdicts.base import Case
 
+_UNFIT = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+    "karpenter.sh/",
+    "cloud.google.com/impending-node-termination",
+    "aws-node-termination-handler/",
+)
+"""Taints that begin so: Kubernetes or the cloud's controller found a fault, or the node starts; an autoscaler or the cloud takes it away."""
+
 
 class NodeSelectorMismatch(Case, frozen=True):
     """The pod's node selector, node affinity or node name excludes the node."""
@@ -17,6 +28,11 @@ class NodeTainted(Case, frozen=True):
     """The node has a taint that the pod does not tolerate."""
 
     taint: str
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether the node is ill, or goes away, as the taint says. Nobody should tolerate that: the pod would fail or be ended there."""
+        return self.taint.startswith(_UNFIT) or self.taint.endswith(":NoExecute")
 
     def __str__(self) -> str:
         return f"the node has taint {self.taint}"

@@ -123,3 +123,14 @@ def test_of_a_claim_that_has_devices_on_an_open_node_too_nothing_else_is_said() 
     opened = msgspec.structs.replace(cordoned, nodes=(OTHER,), pod=())
     both = msgspec.structs.replace(closed_only, nodes=(*closed_only.nodes, opened))
     assert "wait, end the pods that use that claim" in advice(both)
+
+
+def test_of_a_node_that_goes_away_nobody_changes_that_too() -> None:
+    gone = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    cluster = closed(state(words.node(OTHER), resource_slice(devices(1)), busy()), taints=[gone])
+    report = asking(cluster)
+    assert helps(report) == []
+    assert advice(report) == (
+        "- claim ns/holder: to end the pods that use that claim is not enough: the node has taint karpenter.sh/disrupted:NoSchedule; "
+        "use other nodes, or add some"
+    )

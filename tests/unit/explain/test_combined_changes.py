@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dra_driver.cli.render_explain import text
-from dra_driver.explain import combined_changes
+from dra_driver.explain import combined_changes, freed_nodes
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import ClaimSubject, ManifestSubject, explain
 from dra_driver.explain.verdict import NotEnoughDevices
@@ -153,4 +153,5 @@ def test_of_more_devices_than_can_be_looked_at_none_is_proposed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(combined_changes, "MOST_DEVICES", 1)
+    monkeypatch.setattr(freed_nodes, "MOST_LOOKS", 1)
     assert asking(state(TWO, *HELD), request(count=2)).changes == ()

@@ -329,3 +329,15 @@ def test_what_the_scheduler_said_of_the_failed_binding_is_over_when_it_tries_aga
     assert (report.exit_code, FAILED in report.verdicts) == (code, True)
     placed = explain(cluster(allocated(), pods=pods, home={}), MINE)
     assert placed.exit_code == 3
+
+
+@pytest.mark.parametrize(("users", "exit_code"), [((), 0), ((SOMEBODY,), 1)])
+def test_a_claim_whose_devices_need_a_feature_of_the_node_is_deallocated_if_nobody_uses_it(
+    users: tuple[Object, ...], exit_code: int
+) -> None:
+    claim = allocated(words.MINE, "gpu-0", *users, skipNodeOperations=["*"])
+    del claim["status"]["allocation"]["nodeSelector"]
+    report = explain(cluster(claim, home={}), MINE)
+    assert report.exit_code == exit_code
+    told = f"{report.summary}; {[str(one) for group in report.nodes for one in group.devices]}"
+    assert "allocated for nodes that declare the feature DRAOptionalNodeOperations" in told

@@ -60,7 +60,7 @@ def several(name: str, *names: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("reason", "cost"),
     [
-        (HeldByClaim("c"), COSTS["end"] - 1),
+        (HeldByClaim("c"), COSTS["wait"] + 1),
         (HeldByClaim("c", ("ns/p",)), COSTS["end"]),
         (HeldByClaim("c", ending=(Ending("claim c", TIME),)), COSTS["wait"]),
         (HeldByClaim("c", ("ns/p",), ending=(Ending("claim c", TIME),)), COSTS["end"]),

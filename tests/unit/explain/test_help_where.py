@@ -9,6 +9,7 @@ import pytest
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.remedy import fix
 from dra_driver.explain.report import ClaimSubject, ManifestSubject, NewNode, PodSubject, explain
+from dra_driver.explain.verdict import CouldNotTell, NodeTainted
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.policy import PodDisruptionBudget
@@ -274,9 +275,41 @@ def test_a_change_names_what_else_keeps_the_pod_off_the_node(
     assert helps(report)[0] == (kind, f"{CORRECT}{also}", HOME)
 
 
-def test_nobody_is_told_to_tolerate_the_fault_of_a_node() -> None:
-    faulty = {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}
-    assert helps(asking(only(**faulty), request(cel=MISTYPED), spec={})) == []
+UNFIT = [
+    ("node.kubernetes.io/not-ready", "NoSchedule"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+    ("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule"),
+    ("ToBeDeletedByClusterAutoscaler", "NoSchedule"),
+    ("DeletionCandidateOfClusterAutoscaler", "NoSchedule"),
+    ("karpenter.sh/disrupted", "NoSchedule"),
+    ("cloud.google.com/impending-node-termination", "NoSchedule"),
+    ("aws-node-termination-handler/spot-itn", "NoSchedule"),
+    ("example.com/evacuate", "NoExecute"),
+]
+
+
+@pytest.mark.parametrize(("key", "effect"), UNFIT)
+def test_nobody_is_told_to_tolerate_that_a_node_is_ill_or_goes_away(key: str, effect: str) -> None:
+    unfit = {"taints": [{"key": key, "value": "1", "effect": effect}]}
+    assert helps(asking(only(**unfit), request(cel=MISTYPED), spec={})) == []
+    advice = fix(NodeTainted(f"{key}=1:{effect}"))
+    assert "use another node, or wait until the taint is gone" in advice
+    assert "toleration" not in advice
+
+
+def test_a_taint_for_some_pods_is_tolerated() -> None:
+    assert fix(NodeTainted("nvidia.com/gpu:NoSchedule")).startswith("add a toleration to the pod")
+
+
+def test_nothing_is_changed_on_a_node_of_which_it_is_not_known_what_keeps_the_pod_off() -> None:
+    """The pod's affinity for the node is malformed."""
+    terms = [{"matchExpressions": [{"key": "a", "operator": "Odd", "values": ["b"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    report = asking(only(), request(cel=MISTYPED), spec={"affinity": {"nodeAffinity": required}})
+    assert [type(group.pod[0]) for group in report.nodes] == [CouldNotTell]
+    assert helps(report) == []
 
 
 def test_beside_a_node_without_devices_a_change_on_a_tainted_node_is_told() -> None:

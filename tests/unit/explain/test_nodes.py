@@ -305,3 +305,52 @@ def test_a_reason_on_a_node_names_its_request_if_several_are_asked_for() -> None
     assert [group.requests for group in report.nodes] == [
         ("request one of claim ns/one", "request two of claim ns/two")
     ]
+
+
+SKIP = "DRAOptionalNodeOperations"
+
+
+def declaring(cluster: ClusterState, name: str) -> ClusterState:
+    """The cluster, where the kubelet of one node can skip operations."""
+    nodes = [
+        msgspec.structs.replace(
+            one, status=msgspec.structs.replace(one.status, declared_features=[SKIP])
+        )
+        if one.metadata.name == name
+        else one
+        for one in cluster.nodes
+    ]
+    return msgspec.structs.replace(cluster, nodes=tuple(nodes))
+
+
+def test_a_node_that_cannot_skip_operations_is_told_so_and_blames_no_counters() -> None:
+    everywhere = {"pool": "net", "allNodes": True, "skipNodeOperations": ["*"]}
+    cluster = state(
+        *NODES, resource_slice(devices(1), **everywhere), resource_slice(devices(1)), gates=[SKIP]
+    )
+    able = declaring(cluster, FLEET[0])
+    needs = (FeatureOff(SKIP, "a device with skipNodeOperations"),)
+    assert by_node(asking(able, request())) == {FLEET[0]: (), HOME: (), FLEET[2]: needs}
+    both = asking(able, request(count=2))
+    assert by_node(both) == {
+        FLEET[0]: (NotEnoughDevices(2, 1),),
+        HOME: needs,
+        FLEET[2]: (NotEnoughDevices(2, 1),),
+    }
+
+
+def test_the_feature_is_no_reason_where_other_devices_are_enough_but_do_not_go_together() -> None:
+    everywhere = {"pool": "net", "allNodes": True, "skipNodeOperations": ["*"]}
+    apart = [device("gpu-0"), device("gpu-1", numa=1)]
+    cluster = state(
+        words.node(FLEET[0]),
+        resource_slice(devices(1, numa=2), **everywhere),
+        resource_slice(apart),
+        gates=[SKIP],
+    )
+    report = asking(
+        declaring(cluster, FLEET[0]),
+        request(count=2),
+        constraints=[{"matchAttribute": f"{GPU}/numa"}],
+    )
+    assert isinstance(by_node(report)[HOME][0], ConstraintConflict)

@@ -100,6 +100,18 @@ def test_an_allocated_claim_is_usable_where_its_devices_are() -> None:
     ]
 
 
+def test_devices_that_skip_operations_are_usable_only_where_the_node_declares_it() -> None:
+    without = msgspec.convert({"metadata": {"name": "n"}}, Node)
+    status = {"declaredFeatures": ["DRAOptionalNodeOperations"]}
+    declaring = msgspec.convert({"metadata": {"name": "n"}, "status": status}, Node)
+    skipping = claim([{}, {"skipNodeOperations": ["NodePrepareResources"]}])
+    assert list(allocated_elsewhere(skipping, declaring)) == []
+    assert list(allocated_elsewhere(claim([{"skipNodeOperations": []}]), without)) == []
+    assert list(allocated_elsewhere(skipping, without)) == [
+        ClaimAllocatedElsewhere("ns/c", "nodes that declare the feature DRAOptionalNodeOperations")
+    ]
+
+
 def test_the_devices_of_a_claim_are_listed() -> None:
     assert chosen_devices(claim([{"request": "r"}])) == (
         ChosenDevice("ns/c", "r", "d", "p", "gpu-0"),

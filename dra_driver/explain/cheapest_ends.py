@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which claims have to end on one node, so that the requests get devices there, and it costs least?
+
+A request needs a number of devices, and a claim frees all that it has when it ends: of many small claims and a few large ones, the
+cheapest that free enough are chosen. The requests are served one after the other: what ends for one is free for the next. This is
+an estimate, because constraints and counters are not looked at; `tried_changes` runs the allocator.
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.search import MAX_RESULTS
+from dra_driver.explain.costs import cost_of
+from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.proposals import users_of
+from dra_driver.explain.reasons import RequestExplained
+from dra_driver.explain.verdict import SelectorFalse
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class Part(NamedTuple):
+    """What frees `size` devices and costs this much."""
+
+    size: int
+    cost: int
+
+
+class Ends(NamedTuple):
+    """The claims ("namespace/name") that have to end on a node, and what that costs."""
+
+    cost: int
+    claims: tuple[str, ...]
+
+
+class _Served(NamedTuple):
+    """A request with the devices that it takes, and the claims that have to end for it."""
+
+    ends: Ends
+    devices: Sequence[SliceDevice]
+
+
+class _Way(NamedTuple):
+    """Parts that together free enough; a list linked backwards, so that many ways can have one beginning."""
+
+    cost: int
+    length: int
+    last: object = None
+    before: "_Way | None" = None
+
+
+def alternatives_of(requests: Iterable[RequestExplained]) -> list[list[RequestExplained]]:
+    """Return the requests, the alternatives of one together."""
+    mains: dict[tuple[str, int], list[RequestExplained]] = {}
+    for one in requests:
+        mains.setdefault(one.request.main, []).append(one)
+    return list(mains.values())
+
+
+class CheapestEnds:
+    """Finds the claims that have to end, for the requests of one pod or claim."""
+
+    def __init__(self, fleet: Fleet, requests: Iterable[RequestExplained]) -> None:
+        self._fleet = fleet
+        self._mains = alternatives_of(requests)
+
+    def on(self, devices: Sequence[SliceDevice]) -> Ends | None:
+        """Return the claims to end, so that the node with these devices serves each request; None if that is not enough."""
+        ended: dict[str, None] = {}
+        used: set[SliceDevice] = set()
+        for alternatives in self._mains:
+            left = [one for one in devices if one not in used] if used else devices
+            ways = [self._served(one, left, ended) for one in alternatives]
+            possible = [one for one in ways if one is not None]
+            if not possible:
+                return None
+            best = min(possible, key=lambda one: one.ends.cost)
+            ended |= dict.fromkeys(best.ends.claims)
+            used |= {one for one in best.devices if not one.device.allow_multiple_allocations}
+        return self._all_of(ended)
+
+    def _served(
+        self, explained: RequestExplained, devices: Sequence[SliceDevice], ended: Collection[str]
+    ) -> _Served | None:
+        groups: dict[tuple[str, ...], list[SliceDevice]] = {}
+        every = explained.request.all_devices
+        for device in devices:
+            users = _users(explained, device)
+            if users is not None:
+                left = tuple([one for one in users if one not in ended]) if ended else users
+                groups.setdefault(left, []).append(device)
+            elif every and not _unselected(explained, device):
+                return None  # it asks for all that match, and nobody can free this one
+        if explained.problems:
+            return None
+        if every:
+            names = dict.fromkeys(name for users in groups for name in users)
+            matching = [one for some in groups.values() for one in some]
+            return _Served(self._all_of(names), matching) if matching else None
+        return self._of_count(explained, groups)
+
+    def _of_count(
+        self, explained: RequestExplained, groups: dict[tuple[str, ...], list[SliceDevice]]
+    ) -> _Served | None:
+        # Only a record that was edited by hand has a negative count.
+        count = max(explained.request.body.count, 0)
+        free = groups.pop((), [])
+        parts = {
+            users: Part(len(found), self._all_of(users).cost) for users, found in groups.items()
+        }
+        chosen = cheapest(parts, count - len(free))
+        if chosen is None:
+            return None
+        taken = [*free, *(one for users in chosen for one in groups[users])]
+        names = dict.fromkeys(name for users in chosen for name in users)
+        return _Served(self._all_of(names), taken[:count])
+
+    def _all_of(self, claims: Iterable[str]) -> Ends:
+        named = self._fleet.holders.named
+        names = tuple(claims)
+        return Ends(sum([cost_of(named(one)) for one in names]), names)
+
+
+def cheapest(parts: dict[_Key, Part], needed: int) -> list[_Key] | None:
+    """Return the parts that free at least as many devices as needed and cost least, of several ways the one with fewest parts.
+
+    None if all together are not enough, or if one claim cannot have as many devices.
+    """
+    if needed <= 0:
+        return []
+    if needed > MAX_RESULTS or sum(one.size for one in parts.values()) < needed:
+        return None
+    # The best way to free at least so many devices, for each number up to the needed one.
+    ways: list[_Way | None] = [_Way(0, 0), *[None] * needed]
+    alike: dict[Part, int] = {}
+    for key, part in parts.items():
+        alike[part] = alike.get(part, 0) + 1
+        if (alike[part] - 1) * part.size >= needed:
+            continue  # as many as can be of use were looked at
+        for number in range(needed, 0, -1):
+            before, known = ways[max(number - part.size, 0)], ways[number]
+            if before is not None:
+                way = _Way(before.cost + part.cost, before.length + 1, key, before)
+                if known is None or way[:2] < known[:2]:
+                    ways[number] = way
+    return _keys(ways[needed])
+
+
+def _keys(way: _Way | None) -> list[_Key]:
+    keys: list[_Key] = []
+    while way is not None and way.before is not None:
+        keys.append(way.last)  # type: ignore[arg-type]  # each way has a key of the parts, but the first
+        way = way.before
+    return keys[::-1]
+
+
+def _users(explained: RequestExplained, device: SliceDevice) -> tuple[str, ...] | None:
+    """Return the claims whose end lets the request have the device; None if something else is in its way, or the pod's own claim."""
+    users: tuple[str, ...] = ()
+    for reason in explained.reasons(device):
+        some = users_of(reason)
+        if not some or any(one in explained.own for one in some):
+            return None
+        users += some
+    return users
+
+
+def _unselected(explained: RequestExplained, device: SliceDevice) -> bool:
+    return any(isinstance(one, SelectorFalse) for one in explained.reasons(device))
