@@ -4,8 +4,10 @@
 from collections.abc import Collection, Sequence
 
 from dra_driver.model.api.meta import ObjectMeta
+from dra_driver.model.printable import CUT
 
 SHOWN_NAMES = 4
+LONGEST_FINALIZER = 100
 
 
 def full_name(metadata: ObjectMeta) -> str:
@@ -18,6 +20,21 @@ def first_names(names: Sequence[str], of: str = "") -> str:
     many = f"{len(names):,} {of}".rstrip()
     more = f", … ({many})" if len(names) > SHOWN_NAMES else ""
     return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def shown_finalizers(metadata: ObjectMeta) -> tuple[str, ...]:
+    """Return the first finalizers of the object and, if there are more, how many there are.
+
+    Whoever may write the object may give it a MiB of them, and every pod that waits for its devices has them in its answer.
+    """
+    finalizers = metadata.finalizers or ()
+    shown = [
+        one if len(one) <= LONGEST_FINALIZER else f"{one[:LONGEST_FINALIZER]}{CUT}"
+        for one in finalizers[:SHOWN_NAMES]
+    ]
+    if len(finalizers) > SHOWN_NAMES:
+        shown.append(f"{CUT} ({len(finalizers):,} finalizers)")
+    return tuple(shown)
 
 
 def existing_classes(names: Collection[str]) -> str:

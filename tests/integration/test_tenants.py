@@ -195,7 +195,9 @@ def test_explain_and_record_see_the_other_claims_beside_one_with_fat_metadata(
     assert "n1: the devices fit" in answers["explain"][1]
     assert all(("resourceclaims fat" in text) != is_read for _, text in answers.values())
     claims = json.loads(record.read_bytes())["cluster"]["resourceClaims"]
-    assert [claim["metadata"]["name"] for claim in claims] == (["fat"] if is_read else []) + ["good"]
+    assert [claim["metadata"]["name"] for claim in claims] == (["fat"] if is_read else []) + [
+        "good"
+    ]
 
 
 def reserve(node: Stage, ref: ClaimRef, pods: Sequence[PodUid], **metadata: Any) -> None:

@@ -86,7 +86,7 @@ class Tainted(Case, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True, rename="camel"):
-    """An object ("claim ns/x", "pod ns/p") that is being deleted, and the finalizers that keep it."""
+    """An object ("claim ns/x", "pod ns/p") that is being deleted, and the finalizers that keep it, as `shown_finalizers` returns them."""
 
     name: str
     since: str

@@ -228,7 +228,12 @@ def test_an_object_whose_metadata_fit_into_no_page_is_named_and_passed_over(
     for name in "abc":
         obj = a_claim(name, b"{}")
         if name == "b":
-            owner = {"apiVersion": "v1", "kind": "Pod", "uid": "x", "name": "x" * LARGEST_BODY_BYTES}
+            owner = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "uid": "x",
+                "name": "x" * LARGEST_BODY_BYTES,
+            }
             obj["metadata"]["ownerReferences"] = [owner]
         api.put("resourceclaims", obj)
     assert [claim.ref.name for claim in kube.allocated_claims(POOL)] == ["a", "c"]
