@@ -2,7 +2,7 @@
 """Which pods wait for devices for too long, what is said of them, and which of it is news? Pure functions for `pending-events`."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -46,6 +46,22 @@ class Say(Struct, frozen=True):
     pod: Pod
     message: str
     again: Written | None = None
+
+
+class Spent:
+    """Whose pods take how long: `at` says of which namespace the pod is that is looked at from now on, "" for none."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.seconds = defaultdict[str, float](float)
+        self._clock = clock
+        self._at, self._since = "", 0.0
+
+    def at(self, namespace: str) -> None:
+        """Count the time until now for the namespace before."""
+        now = self._clock()
+        if self._at:
+            self.seconds[self._at] += now - self._since
+        self._at, self._since = namespace, now
 
 
 def due(pods: Iterable[Pod], after: timedelta, now: datetime) -> list[Pod]:
