@@ -5,7 +5,7 @@ import re
 
 import msgspec
 
-from dra_driver.explain.names import first_names
+from dra_driver.explain.names import first_names, values_found
 from dra_driver.explain.verdicts.base import Case
 from dra_driver.model.names import FAULT_TAINTS
 
@@ -39,7 +39,7 @@ class SelectorFalse(Case, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        return self.found + (f" ({self.hint})" if self.hint else "")
+        return values_found(self.found) + (f" ({self.hint})" if self.hint else "")
 
 
 class SelectorError(Case, frozen=True):
