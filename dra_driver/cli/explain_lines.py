@@ -174,7 +174,7 @@ def _nearest(request: RequestReport, lines: Sequence[str]) -> Iterator[str]:
 def _new_words(reason: Verdict, said: str) -> str:
     """Return the text of a reason, without a hint that was given already."""
     if isinstance(reason, SelectorFalse) and reason.hint in said:
-        return reason.found
+        return str(msgspec.structs.replace(reason, hint=""))
     same = isinstance(reason, SelectorError) and reason.message in said
     return _SAME_ERROR if same else str(reason)
 

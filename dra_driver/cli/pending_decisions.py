@@ -2,7 +2,7 @@
 """Which pods wait for devices for too long, what is said of them, and which of it is news? Pure functions for `pending-events`."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -23,6 +23,19 @@ QUIET = timedelta(minutes=5)
 ELSEWHERE = "another namespace"
 _COUNTED = re.compile(r" \([\d,]+ looked at\)")
 _FULL_NAME = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+_KEPT = re.compile(
+    r"((?:claim|pod) ([^\s/]+)/\S+ is being deleted since [^\s,;()]+, kept by) finalizers? ([^;()]+(?:\(([\d,]+) finalizers\))?)"
+)
+_WELL_KNOWN = frozenset(
+    {
+        "resource.kubernetes.io/delete-protection",
+        "batch.kubernetes.io/job-tracking",
+        "scheduling.k8s.io/podgroup-protection",
+        "foregroundDeletion",
+        "orphan",
+    }
+)
+"""Finalizers of Kubernetes itself. Any other one is whatever text the owner of the object likes."""
 _SEVERAL_ELSEWHERE = re.compile(rf"{ELSEWHERE}(?:, {ELSEWHERE})+")
 T = TypeVar("T")
 
@@ -33,6 +46,22 @@ class Say(Struct, frozen=True):
     pod: Pod
     message: str
     again: Written | None = None
+
+
+class Spent:
+    """Whose pods take how long: `at` says of which namespace the pod is that is looked at from now on, "" for none."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.seconds = defaultdict[str, float](float)
+        self._clock = clock
+        self._at, self._since = "", 0.0
+
+    def at(self, namespace: str) -> None:
+        """Count the time until now for the namespace before."""
+        now = self._clock()
+        if self._at:
+            self.seconds[self._at] += now - self._since
+        self._at, self._since = namespace, now
 
 
 def due(pods: Iterable[Pod], after: timedelta, now: datetime) -> list[Pod]:
@@ -71,15 +100,34 @@ def message_of(report: Report) -> str:
 
 
 def without_others(message: str, own: str, others: Collection[str]) -> str:
-    """Return the message without the names of objects of other namespaces; `others` may have the pod's `own` namespace too.
+    """Return the message without the names of objects of other namespaces, and of their finalizers; `others` may have the pod's `own` namespace too.
 
     Whoever may read the Events of a namespace need not know who works in another one. The scheduler's messages have no such name either.
+    And whoever works in another one is not to write into these Events.
     """
+
+    def kept(found: re.Match[str]) -> str:
+        return (
+            found[0]
+            if found[2] == own or found[2] not in others
+            else _counted(*found.group(1, 3, 4))
+        )
 
     def shown(found: re.Match[str]) -> str:
         return found[0] if found[1] == own or found[1] not in others else ELSEWHERE
 
-    return _SEVERAL_ELSEWHERE.sub(ELSEWHERE, _FULL_NAME.sub(shown, message))
+    return _SEVERAL_ELSEWHERE.sub(ELSEWHERE, _FULL_NAME.sub(shown, _KEPT.sub(kept, message)))
+
+
+def _counted(begin: str, listed: str, many: str | None) -> str:
+    """Return what keeps an object, with the names of finalizers that everybody knows and the number of the others."""
+    names = listed.split(", ")
+    known = [one for one in names if one in _WELL_KNOWN]
+    others = (int(many.replace(",", "")) if many else len(names)) - len(known)
+    if not known:
+        return f"{begin} {others:,} {'finalizer' if others == 1 else 'finalizers'}"
+    word = "finalizer" if len(names) == 1 else "finalizers"
+    return f"{begin} {word} {', '.join(known)}" + (f" and {others:,} more" if others else "")
 
 
 def _in_the_way(report: Report) -> Iterator[str]:

@@ -25,6 +25,7 @@ from dra_driver.cli import cluster
 from dra_driver.cli.limits import TookTooLong, at_most, uncollected
 from dra_driver.cli.pending_decisions import (
     Say,
+    Spent,
     by_pod,
     due,
     fairly,
@@ -56,6 +57,8 @@ SEARCH_SECONDS = 60.0
 """For all pods of one look, shared out by `explain.turns`. The next look begins with the pods that were left."""
 GRACE_SECONDS = 30.0
 """The search looks at the time between devices. So much later it is ended, wherever it is."""
+COMPARING_SECONDS = 1.0
+"""The pods of a namespace may take so long to be compared with each other, before any has a turn. What takes longer is slow."""
 MOST_EVENTS = 100
 """In one look, in which namespaces take turns; the next one writes the others."""
 MOST_FAILURES = 3
@@ -192,8 +195,10 @@ class Watch:
         pods = fairly(waiting, lambda uid: self._looked_at.get(uid, 0))
         clock, slow = self._clocks.monotonic, defaultdict[str, float](float)
         turn: list[tuple[str, float]] = []
+        compared = Spent(clock)
 
         def begins(of: Sequence[Pod]) -> None:
+            compared.at("")
             turn[:] = [(of[0].metadata.namespace, clock())]
 
         others = () if self._names_of_others else _namespaces(state)
@@ -202,7 +207,12 @@ class Watch:
             with at_most(SEARCH_SECONDS + GRACE_SECONDS):
                 time_left = Time(clock, clock() + SEARCH_SECONDS)
                 explained = explain_pods(
-                    state, pods, time=time_left, begins=begins, bug=self._tell_bug
+                    state,
+                    pods,
+                    time=time_left,
+                    begins=begins,
+                    compares=lambda pod: compared.at(pod.metadata.namespace),
+                    bug=self._tell_bug,
                 )
                 for one in explained:
                     own = one.pods[0].metadata.namespace
@@ -217,6 +227,9 @@ class Watch:
                 self._had_turn([pod for pod in pods if pod.metadata.namespace == own])
             return True
         finally:
+            compared.at("")
+            for own, seconds in compared.seconds.items():
+                slow[own] += seconds if seconds > COMPARING_SECONDS else 0.0
             self._let_rest(slow)
         return False
 

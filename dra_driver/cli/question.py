@@ -24,6 +24,8 @@ from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
 
 SEARCHING = 0.9
 """The part of --timeout that the search may use. The rest of the time is for writing the answer."""
+WRITING_SECONDS = 4.0
+"""So much time the rest has at least, or half of --timeout if that is less: one step of a search may take some seconds."""
 Answer = Report | ReportList
 _Result = TypeVar("_Result")
 
@@ -105,7 +107,7 @@ class Question:
         return str(self.chosen.namespace or found)
 
     def _answer(self, state: ClusterState) -> Answer:
-        found = Time(time.monotonic, time.monotonic() + SEARCHING * self._left)
+        found = Time(time.monotonic, time.monotonic() + searching(self._left))
         return self._in_time(lambda: self._explained(state, found))
 
     @uncollected()
@@ -182,6 +184,11 @@ class Question:
             raise GaveUp(
                 f"gave up after {self.chosen.timeout:g} s (--timeout): give more time, or ask about one node with --node"
             ) from error
+
+
+def searching(left: float) -> float:
+    """Return how many of the seconds that are left the search may use."""
+    return min(SEARCHING * left, max(left / 2, left - WRITING_SECONDS))
 
 
 def _new_node(profile: str) -> NewNode | None:

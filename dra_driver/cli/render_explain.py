@@ -14,7 +14,7 @@ import msgspec
 
 from dra_driver.cli.explain_lines import device_lines, node_lines
 from dra_driver.cli.render import plain
-from dra_driver.explain.names import first_names
+from dra_driver.explain.names import condition, first_names
 from dra_driver.explain.outcome import (
     ClaimReport,
     NodeGroup,
@@ -142,7 +142,7 @@ class _Writer:
             if isinstance(verdict, CompileError):
                 yield from self._refused(verdict)
             elif isinstance(verdict, SelectorError) and verdict.message in said:
-                yield from self._item(f"{verdict.part}: {verdict.hint}", 4)
+                yield from self._item(f"{condition(verdict.part)}: {verdict.hint}", 4)
             else:
                 yield from self._item(str(verdict), 4)
         for line in device_lines(request):

@@ -142,10 +142,11 @@ def _is_telling(text: str) -> bool:
 
 def _kind(name: str, field: str) -> str:
     """Return what the value of this name in a field is: a serial number, a credential, or "". A driver's attributes are no credentials."""
-    last = name.rpartition("/")[2]
+    prefix, _, last = name.rpartition("/")
     if last.rpartition(".")[2].lower() in _IDENTIFIERS:
         return _SERIAL
-    return _CREDENTIAL if field != "attributes" and is_credential(last) else ""
+    is_hidden = is_credential(last) or is_credential(prefix)
+    return _CREDENTIAL if field != "attributes" and is_hidden else ""
 
 
 def _choices(fields: Mapping[str, Any], field: str) -> Iterator[tuple[str, str]]:

@@ -185,14 +185,16 @@ def explain_pods(
     *,
     time: Time,
     begins: Callable[[Sequence[Pod]], None],
+    compares: Callable[[Pod], None] = lambda _pod: None,
     bug: TellBug = _raised,
 ) -> Iterator[Explained]:
     """Yield a report about each kind of pods, those that ask for the same, as soon as it is known. What would help is not looked for.
 
-    `state` is what `readable` returns, and `pods` are of it. `begins` is called with the pods before they have a turn. The order of the pods counts if the time is short.
+    `state` is what `readable` returns, and `pods` are of it. `compares` is called with each pod before it is compared with the others, and `begins` with the pods before
+    they have a turn. The order of the pods counts if the time is short.
     """
     known = Known(state)
-    units = _units(known, pods)
+    units = _units(known, pods, compares)
     explainer = _Explainer(units, known, bug, changes=False)
 
     def explain(place: int, stop: Callable[[], bool]) -> Report:
@@ -260,10 +262,12 @@ class _Explainer:
         return self._stop()
 
 
-def _units(known: Known, pods: Sequence[Pod]) -> list[_Unit]:
+def _units(
+    known: Known, pods: Sequence[Pod], compares: Callable[[Pod], None] = lambda _pod: None
+) -> list[_Unit]:
     return [
         _Unit(f"pod {full_name(equal[0].metadata)}", equal[0].metadata.namespace, pods=equal)
-        for equal in grouped(known, pods)
+        for equal in grouped(known, pods, compares)
     ]
 
 

@@ -2,9 +2,10 @@
 """How is a long list read in little memory, whatever its objects contain?
 
 In pages of a few MiB each. The size of one page decides how many objects the next request asks for. If an answer is larger than
-LARGEST_PAGE_BYTES, the driver stops reading and asks again for half as many objects. If a single object is larger than that, the
-driver asks for its metadata only; this answer also has the token for the next page. Even metadata can be too large (the name of
-an owner may have any length). Then the driver asks for the object as a row of a table.
+LARGEST_PAGE_BYTES, the driver stops reading and asks again for half as many objects. A single object may have LARGEST_BODY_BYTES: the
+store takes 1.5 MiB of it, and the API server writes some characters as six (`<` as \\u003c), so anybody can make one of 9 MiB. If one
+is larger still (the store's limit can be set), the driver asks for its metadata only; this answer also has the token for the next
+page. Even metadata can be too large (the name of an owner may have any length). Then the driver asks for the object as a row of a table.
 
 Each item is decoded by itself when it is needed. An item that cannot be read is reported, and the others are still read.
 """
@@ -26,7 +27,13 @@ from dra_driver.kube.decode import (
 )
 from dra_driver.kube.failures import ApiCall, garbage
 from dra_driver.kube.strict import Undecodable
-from dra_driver.kube.transport import AS_TABLE, METADATA_ONLY, Exchange, Transport
+from dra_driver.kube.transport import (
+    AS_TABLE,
+    LARGEST_BODY_BYTES,
+    METADATA_ONLY,
+    Exchange,
+    Transport,
+)
 from dra_driver.kube.unreadable import Tell
 
 FIRST_PAGE_OBJECTS = 100
@@ -105,7 +112,8 @@ class Listing(Struct):
 
     def _exchange(self, limit: int, token: str) -> Exchange:
         query = {**self.selector, "limit": str(limit)} | ({"continue": token} if token else {})
-        return Exchange(self.call, "GET", self.path, query, largest_bytes=LARGEST_PAGE_BYTES)
+        largest = LARGEST_PAGE_BYTES if limit > 1 else LARGEST_BODY_BYTES
+        return Exchange(self.call, "GET", self.path, query, largest_bytes=largest)
 
     def _read(self, exchange: Exchange, body: bytes) -> Page:
         try:

@@ -25,7 +25,7 @@ def attempts(account: str, driver: str, node: str, victim: str) -> Attempts:
     only_names = f"{runs} of names like {name} only, not"
     no_choice = f"{account} may not let the API server choose names of ResourceSlices."
     no_finalizers = f"{account} may write ResourceSlices without finalizers only."
-    owned = f"{runs} that are owned by that Node or by nobody, and do not block its deletion."
+    owned = f"{runs} that are owned by that Node or by nobody, with its UID, and do not block its deletion."
     metadata: dict[str, tuple[Object, str]] = {
         "the victim's first name": ({"name": f"00000-{driver}-{victim}"}, only_names),
         "the victim's other name": ({"name": f"00000.1-{driver}-{victim}"}, only_names),
@@ -52,6 +52,14 @@ def attempts(account: str, driver: str, node: str, victim: str) -> Attempts:
         ),
         "a second owner": (
             {"ownerReferences": [owner, {**owner, "name": victim, "uid": "1" * 8}]},
+            owned,
+        ),
+        "its Node as owner, many times": (
+            {"ownerReferences": [{**owner, "uid": f"{number:08}"} for number in range(2)]},
+            owned,
+        ),
+        "its Node as owner, with a UID of any size": (
+            {"ownerReferences": [{**owner, "uid": "0" * 65}]},
             owned,
         ),
         "an owner that must wait for it": (

@@ -12,7 +12,7 @@ from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
 from dra_driver.allocator.nodes import selector_matches
 from dra_driver.explain.facts.device_nodes import selector_text
 from dra_driver.explain.facts.pod_groups import GATE, group_of, groups_of, is_pod_group
-from dra_driver.explain.names import full_name
+from dra_driver.explain.names import full_name, shown_finalizers
 from dra_driver.explain.verdict import (
     ChosenDevice,
     ClaimAllocatedElsewhere,
@@ -35,7 +35,7 @@ def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
     """Yield the reasons why the pod cannot use the claim, whatever its devices are."""
     name = full_name(claim.metadata)
     if claim.metadata.deletion_timestamp is not None:
-        kept = ", ".join(claim.metadata.finalizers or ())
+        kept = ", ".join(shown_finalizers(claim.metadata))
         yield ClaimMissing(name, f"{BEING_DELETED}, kept by {kept}" if kept else BEING_DELETED)
     if pod is None or claim.status.allocation is None:
         return

@@ -11,7 +11,7 @@ from functools import cached_property
 from dra_driver.allocator.allocated_devices import AllocatedClaim, allocated_claim
 from dra_driver.allocator.state import DeviceID
 from dra_driver.explain.facts.pod_groups import groups_of, members_by_group, reserved_pods
-from dra_driver.explain.names import full_name
+from dra_driver.explain.names import full_name, shown_finalizers
 from dra_driver.explain.verdict import Ending, HeldByClaim
 from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.api.meta import ObjectMeta
@@ -103,8 +103,8 @@ class Holders:
 
 def _of(kind: str, metadata: ObjectMeta) -> Iterator[Ending]:
     if metadata.deletion_timestamp is not None:
-        finalizers = tuple(metadata.finalizers or ())
-        yield Ending(f"{kind} {full_name(metadata)}", metadata.deletion_timestamp, finalizers)
+        kept = shown_finalizers(metadata)
+        yield Ending(f"{kind} {full_name(metadata)}", metadata.deletion_timestamp, kept)
 
 
 def _is_of(budget: PodDisruptionBudget, pod: Pod) -> bool:

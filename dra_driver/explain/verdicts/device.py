@@ -5,7 +5,7 @@ import re
 
 import msgspec
 
-from dra_driver.explain.names import first_names
+from dra_driver.explain.names import first_names, values_found
 from dra_driver.explain.verdicts.base import Case
 from dra_driver.model.names import FAULT_TAINTS
 
@@ -39,7 +39,7 @@ class SelectorFalse(Case, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        return self.found + (f" ({self.hint})" if self.hint else "")
+        return values_found(self.found) + (f" ({self.hint})" if self.hint else "")
 
 
 class SelectorError(Case, frozen=True):
@@ -86,7 +86,7 @@ class Tainted(Case, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True, rename="camel"):
-    """An object ("claim ns/x", "pod ns/p") that is being deleted, and the finalizers that keep it."""
+    """An object ("claim ns/x", "pod ns/p") that is being deleted, and the finalizers that keep it, as `shown_finalizers` returns them."""
 
     name: str
     since: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why can a request get no devices at all?"""
 
-from dra_driver.explain.names import first_names
+from dra_driver.explain.names import condition, first_names, values_found
 from dra_driver.explain.verdicts.base import Case
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL
 
@@ -33,10 +33,11 @@ class SelectorNeverMatches(Case, frozen=True):
         who = f"no device of {', '.join(self.drivers)}" if self.drivers else "no device"
         if self.nodes:
             who += f" on {'node' if len(self.nodes) == 1 else 'nodes'} {first_names(self.nodes)}"
-        what = f"{who} {'matches' if self.nodes else 'can ever match'} {self.part}"
+        what = f"{who} {'matches' if self.nodes else 'can ever match'} {condition(self.part)}"
         if self.others:
-            what = f"{who} meets all of {', '.join((self.part, *self.others))}"
-        return f"{what}: {self.found}" + (f" ({self.hint})" if self.hint else "")
+            parts = [condition(one) for one in (self.part, *self.others)]
+            what = f"{who} meets all of {first_names(parts, 'conditions')}"
+        return f"{what}: {values_found(self.found)}" + (f" ({self.hint})" if self.hint else "")
 
 
 class CompileError(Case, frozen=True):

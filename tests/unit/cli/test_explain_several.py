@@ -11,6 +11,7 @@ import yaml
 
 from dra_driver.cli import inputs
 from dra_driver.cli.main import main
+from dra_driver.cli.question import searching
 from dra_driver.errors import Permanent
 from dra_driver.testing.fake_api import FakeApi
 
@@ -262,3 +263,10 @@ def test_the_manifests_of_a_directory_are_explained(tmp_path: Path, folder: Path
     (folder / "b.yml").unlink()
     assert ask(tmp_path, "-f", str(folder)) == 0
     assert ask(tmp_path, "-R", "-f", str(folder)) == 1
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(60, 54), (20, 16), (10, 6), (4, 2), (0.5, 0.25)])
+def test_however_short_the_time_is_a_step_of_the_search_may_take_some_seconds(
+    left: float, seconds: float
+) -> None:
+    assert searching(left) == pytest.approx(seconds)

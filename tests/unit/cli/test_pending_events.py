@@ -609,6 +609,14 @@ def test_an_event_names_claims_of_the_pods_own_namespace(controller: Controller)
         ("held by claims b/x, a/y, b/z.1, c/d, … (9 claims)",
          "held by claims another namespace, a/y, another namespace, … (9 claims)"),
         ("(claim b/x is being deleted since now)", "(claim another namespace is being deleted since now)"),
+        ("(claim b/x is being deleted since T, kept by finalizer ask/team-b)",
+         "(claim another namespace is being deleted since T, kept by 1 finalizer)"),
+        ("(claim b/x is being deleted since T, kept by finalizers e/f, e/g)",
+         "(claim another namespace is being deleted since T, kept by 2 finalizers)"),
+        ("(claim a/x is being deleted since T, kept by finalizer ask/team-b)",
+         "(claim a/x is being deleted since T, kept by finalizer ask/team-b)"),
+        ("(claim b/x is being deleted since T, kept by finalizers orphan, e/f, e/g, e/h, … (1,000 finalizers); pod b/y is being deleted since T, kept by finalizer orphan)",
+         "(claim another namespace is being deleted since T, kept by finalizers orphan and 999 more; pod another namespace is being deleted since T, kept by finalizer orphan)"),
         ("1 device (gpu.example.com/b/x): e/f", "1 device (gpu.example.com/b/x): e/f"),
     ],
 )  # fmt: skip
@@ -747,7 +755,8 @@ def test_a_search_that_hangs_costs_no_other_namespace_its_event(
     two_tenants(controller)
     whole = pending_events.explain_pods
 
-    def hanging(state: Any, pods: Any, *, time: Any, begins: Any, bug: Any) -> Any:
+    def hanging(state: Any, pods: Any, *, time: Any, begins: Any, compares: Any, bug: Any) -> Any:
+        assert callable(compares)
         for one in pods:
             begins([one])
             if one.metadata.namespace == "aaa":
@@ -765,6 +774,29 @@ def test_a_search_that_hangs_costs_no_other_namespace_its_event(
     controller.seconds += 9 * 90.0
     controller.look()
     assert controller.metric(failed) == 2
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_namespace_whose_pods_take_long_to_be_compared_rests(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch, *, hangs: bool
+) -> None:
+    two_tenants(controller)
+    whole = several.grouped
+
+    def slow(known: Any, pods: Any, begins: Any) -> Any:
+        for one in pods:
+            begins(one)
+            if one.metadata.namespace == "aaa":
+                controller.seconds += pending_events.SEARCH_SECONDS
+                if hangs:
+                    raise TookTooLong
+        return whole(known, pods)
+
+    monkeypatch.setattr(several, "grouped", slow)
+    assert controller.watch.look() == 0.0
+    controller.look()
+    assert controller.said() == [("train", LARGE)]
+    assert controller.seconds < 5 * pending_events.SEARCH_SECONDS
 
 
 def test_a_turn_that_was_cut_leaves_nothing_behind_for_pods_that_ask_for_the_same(

@@ -151,6 +151,15 @@ def test_what_stands_for_one_serial_number_may_be_another() -> None:
     assert text("plain words and 7") == "plain words and 7"
 
 
+def test_a_name_may_say_before_its_slash_what_its_value_is() -> None:
+    labels = {"db.password/x": "hunter2", "acme.com/zone": "a"}
+    found = cleaned(pods=[{"metadata": {"name": "p", "labels": labels}}])
+    assert found["pods"][0]["metadata"]["labels"] == {
+        "db.password/x": "hidden-1",
+        "acme.com/zone": "a",
+    }
+
+
 def test_a_label_with_the_name_of_a_credential_keeps_its_meaning() -> None:
     """A selector and a label that were equal still are, and what was different still is."""
     terms = [

@@ -13,6 +13,7 @@ from dra_driver.explain.subject import wanted
 from dra_driver.explain.subject.subject import PendingSubject
 from dra_driver.explain.subject.wanted import Known
 from dra_driver.model.api.core import Pod
+from dra_driver.model.api.meta import OwnerReference
 from dra_driver.model.api.resource_claim import ResourceClaimSpec
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
@@ -58,6 +59,40 @@ def test_what_many_pods_name_is_read_once(monkeypatch: pytest.MonkeyPatch, of: s
     specs = [one for one in digested if isinstance(one, ResourceClaimSpec)]
     assert len(specs) == len(copied) == 1
     assert len(repr([one for one in digested if isinstance(one, tuple)])) < 50 * len(LONG)
+
+
+class Counted(list[Any]):
+    """A list that knows how often it was gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Any:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_owners_and_finalizers_of_a_claim_are_gone_through_once() -> None:
+    owners, finalizers = Counted([OwnerReference()]), Counted(["a/b"])
+    pods = [naming(f"p{n}", 9) for n in range(5)]
+    known = cluster(*pods)
+    (claim,) = known.resource_claims
+    metadata = msgspec.structs.replace(
+        claim.metadata, owner_references=owners, finalizers=finalizers, deletion_timestamp="T"
+    )
+    claim = msgspec.structs.replace(claim, metadata=metadata)
+    assert grouped(Known(msgspec.structs.replace(known, resource_claims=(claim,))), pods) == [pods]
+    assert (owners.times, finalizers.times) == (1, 0)
+
+
+def test_a_claim_of_one_pod_is_alike_for_the_others_only() -> None:
+    pods = [naming(f"p{n}", 1) for n in range(3)]
+    known = cluster(*pods)
+    (claim,) = known.resource_claims
+    owner = OwnerReference(kind="Pod", name="p1", uid="uid-p1", controller=True)
+    metadata = msgspec.structs.replace(claim.metadata, owner_references=[owner])
+    claim = msgspec.structs.replace(claim, metadata=metadata)
+    known = msgspec.structs.replace(known, resource_claims=(claim,))
+    assert grouped(Known(known), pods) == [[pods[0], pods[2]], [pods[1]]]
 
 
 def test_a_pod_with_very_many_claims_is_compared_with_no_other() -> None:

@@ -217,3 +217,17 @@ def test_nobody_is_told_to_tolerate_a_device_that_does_not_work() -> None:
     )
     for other in (verdict.Tainted("k:NoSchedule"), verdict.Tainted("k:NoSchedule", "rule")):
         assert remedy.fix(other) == remedy.ROWS[verdict.Tainted].fix
+
+
+def test_a_long_condition_is_cut_in_the_middle() -> None:
+    part = "device.driver in [" + "'x', " * 2000 + "'end']"
+    false = verdict.SelectorFalse("request", 0, part, f"{part} is false")
+    never = verdict.SelectorNeverMatches(
+        "request", 0, part, f"{part} is false", others=(part,) * 30
+    )
+    assert len(str(false)) < 1010
+    assert len(str(never)) < 3000
+    assert str(false).startswith("device.driver in [")
+    assert str(false).endswith("'end'] is false")
+    assert "… (31 conditions)" in str(never)
+    assert (false.part, never.part) == (part, part)

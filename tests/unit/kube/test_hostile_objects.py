@@ -8,11 +8,11 @@ from threading import Event
 import pytest
 
 from dra_driver.errors import DriverError
-from dra_driver.kube import lists
 from dra_driver.kube.base import Malformed, NotServed, SliceEvent, TooLarge
 from dra_driver.kube.cluster import NAMED_OPAQUE, read_cluster
 from dra_driver.kube.connection import Connection
 from dra_driver.kube.http import HttpKubeApi
+from dra_driver.kube.transport import LARGEST_BODY_BYTES
 from dra_driver.kube.unreadable import REMEMBERED
 from dra_driver.model.api.resource_claim import OpaqueDeviceConfiguration
 from dra_driver.model.claim import ClaimRef
@@ -194,10 +194,21 @@ def test_pages_get_smaller_until_they_fit(kube: HttpKubeApi, api: FakeApi) -> No
     assert limits[6:] == [3] * (len(limits) - 6)
 
 
+def test_an_object_that_the_store_takes_is_read_however_the_server_writes_it(
+    kube: HttpKubeApi, api: FakeApi, told: list[DriverEvent]
+) -> None:
+    for name in "ac":
+        api.put("resourceclaims", a_claim(name, b"{}"))
+    # 0.7 MiB, twice: in the spec and in the status. Go writes this character as six.
+    api.put("resourceclaims", a_claim("b", b'{"a":"' + rb"\u003c" * 730_000 + b'"}'))
+    assert [claim.ref.name for claim in kube.allocated_claims(POOL)] == ["a", "b", "c"]
+    assert told == []
+
+
 def test_an_object_that_fits_into_no_page_is_named_and_passed_over(
     kube: HttpKubeApi, api: FakeApi, told: list[DriverEvent]
 ) -> None:
-    huge = b'{"a":"' + b"x" * (lists.LARGEST_PAGE_BYTES // 2) + b'"}'  # and again in its status
+    huge = b'{"a":"' + b"x" * (LARGEST_BODY_BYTES // 2) + b'"}'  # and again in its status
     for name in ("a", "c"):
         api.put("resourceclaims", a_claim(name, b"{}"))
     api.put("resourceclaims", a_claim("b", huge))
@@ -208,7 +219,7 @@ def test_an_object_that_fits_into_no_page_is_named_and_passed_over(
     (event,) = told
     assert isinstance(event, ObjectUnreadable)
     assert event.name.startswith("team/b (uid ")
-    assert "the answer is larger than 4 MiB" in event.found
+    assert "the answer is larger than 16 MiB" in event.found
 
 
 def test_an_object_whose_metadata_fit_into_no_page_is_named_and_passed_over(
@@ -217,19 +228,24 @@ def test_an_object_whose_metadata_fit_into_no_page_is_named_and_passed_over(
     for name in "abc":
         obj = a_claim(name, b"{}")
         if name == "b":
-            owner = {"apiVersion": "v1", "kind": "Pod", "uid": "x", "name": "<" * 1_300_000}
+            owner = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "uid": "x",
+                "name": "x" * LARGEST_BODY_BYTES,
+            }
             obj["metadata"]["ownerReferences"] = [owner]
         api.put("resourceclaims", obj)
     assert [claim.ref.name for claim in kube.allocated_claims(POOL)] == ["a", "c"]
     (event,) = told
     assert isinstance(event, ObjectUnreadable)
     assert event.name == "b"
-    assert "the answer is larger than 4 MiB" in event.found
+    assert "the answer is larger than 16 MiB" in event.found
 
 
 def test_what_comes_instead_of_a_table_is_told(kube: HttpKubeApi, api: FakeApi) -> None:
     served_version(kube)
-    large = Answer(200, {}, b'{"a":"' + b"x" * lists.LARGEST_PAGE_BYTES + b'"}')
+    large = Answer(200, {}, b'{"a":"' + b"x" * LARGEST_BODY_BYTES + b'"}')
     # Pages of 100, 50, 25, 12, 6, 3 objects and of one, and the metadata of one.
     api.faults.add(large, resource="resourceclaims", times=8)
     api.faults.add(Answer(200, {}, b'{"rows":[{}]}'), resource="resourceclaims")

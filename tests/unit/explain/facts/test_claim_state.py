@@ -61,6 +61,9 @@ def test_a_claim_that_goes_away_cannot_be_used() -> None:
     assert list(unusable(kept, None)) == [
         ClaimMissing("ns/c", "is being deleted, kept by a/b, c/d")
     ]
+    many = msgspec.structs.replace(kept.metadata, finalizers=["a/b"] * 5)
+    (missing,) = unusable(msgspec.structs.replace(kept, metadata=many), None)
+    assert str(missing).endswith("kept by a/b, a/b, a/b, a/b, … (5 finalizers)")
 
 
 def test_256_pods_share_a_claim_and_no_more() -> None:

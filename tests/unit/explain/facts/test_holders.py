@@ -52,6 +52,13 @@ def test_what_is_being_deleted_is_told_with_its_finalizers() -> None:
     )
 
 
+def test_of_finalizers_without_end_the_first_are_told_and_how_many_there_are() -> None:
+    cluster = of(finalizers=["a/b", "c" * 101, *["x"] * 9_998], **GONE)
+    (told,) = Holders(cluster).ending([allocated_claim(cluster.resource_claims[0])])
+    assert told.finalizers == ("a/b", "c" * 100 + "…", "x", "x", "… (10,000 finalizers)")
+    assert str(told).endswith(f"kept by finalizers a/b, {'c' * 100}…, x, x, … (10,000 finalizers)")
+
+
 @pytest.mark.parametrize(
     ("cluster", "ends"),
     [
