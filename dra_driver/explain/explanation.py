@@ -32,7 +32,7 @@ from dra_driver.explain.not_read import (
 )
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.remedy import NO_NODES, POD_OVER
+from dra_driver.explain.remedy import NAMED_NODE, NO_NODES, POD_OVER
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.lookup import node_named
 from dra_driver.explain.subject.subject import NewNode, Resolved
@@ -134,11 +134,16 @@ class Explanation:
             verdicts = (*verdicts, *more)
         verdicts = (*verdicts, *self._conflicts(groups))
         reasons = (*verdicts, *(one for claim in claims for one in claim.verdicts))
+        says = summary(outcome, nodes, reasons, claims, self._subject.pod)
+        if node := self._subject.named:
+            verdicts = (OtherCondition(NAMED_NODE, node), *verdicts)
+            says = f"the pod has spec.nodeName {node}, so it never gets devices; without it, {says}"
+            if outcome == "devices fit":
+                outcome = "devices fit, something else is in the way"
         if outcome == "devices fit":
             verdicts = (Fits(nodes.first_placement()), *verdicts)
         if outcome == "devices do not fit" and is_cut:
             verdicts = (*verdicts, CUT)
-        says = summary(outcome, nodes, reasons, claims, self._subject.pod)
         return Report(
             subject=self._subject.title,
             outcome=outcome,

@@ -224,6 +224,11 @@ ROWS: Mapping[type, Row] = {
 }
 
 POD_OVER = "the scheduler does not place this pod any more"
+NAMED_NODE = (
+    "the kubelet does not start the pod, because the scheduler never gives devices to the claims of "
+    "a pod with spec.nodeName"
+)
+"""The condition of a pod that names its node itself; the message is the node."""
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _UNFIT = (
     "the node is ill, starts, is being emptied or goes away, as its taint says, and a pod would fail or be ended there: use another "
@@ -304,6 +309,8 @@ def fix(
 def _by_fields(reason: verdict.Verdict) -> str:
     """Return what to do if the fields of the reason tell a special case; "" for all other cases."""
     match reason:
+        case verdict.OtherCondition(condition=words, message=node) if words == NAMED_NODE:
+            return f"write nodeSelector `kubernetes.io/hostname: {node}` in place of spec.nodeName"
         case (
             verdict.OtherCondition(condition=words)
             | verdict.CouldNotTell(cause=words)

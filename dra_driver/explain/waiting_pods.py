@@ -15,6 +15,7 @@ from dra_driver.errors import Permanent
 from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.subject.lookup import Cluster, listed, meant, namespace_is_missing
 from dra_driver.explain.subject.subject import ManyPods, PendingSubject, WorkloadSubject
+from dra_driver.explain.subject.wanted import Known, of_pod
 from dra_driver.model.api.core import OVER, Pod
 from dra_driver.model.api.meta import ObjectMeta, OwnerReference
 from dra_driver.model.api.workload import BETWEEN, PLURALS, StoredWorkload, with_parts
@@ -47,8 +48,9 @@ def pods_of(where: Cluster, subject: ManyPods) -> PodsOf:
         raise Permanent(f"cannot find {subject.title}: {gap.message}")
     if isinstance(subject, PendingSubject):
         return _pending(where, subject)
+    known = Known(where.state)
     owned = [pod for pod in _owned(where, subject) if not _is_over(pod)]
-    waiting = tuple(pod for pod in owned if not pod.spec.node_name)
+    waiting = tuple(pod for pod in owned if _waits(pod, known))
     stored, says = _stored(where.state, subject), _counted(owned, waiting)
     if stored and owned and stored.one_by_one and len(owned) < (stored.wanted or 0):
         words = f"it wants {stored.wanted:,}, and makes each when the one before is ready"
@@ -68,19 +70,32 @@ def _pending(where: Cluster, subject: PendingSubject) -> PodsOf:
         raise Permanent(
             f"there is no namespace {subject.namespace} in {place}: give another one with -n, or --all-namespaces"
         )
+    known = Known(state)
     waiting = tuple(
         pod
         for pod in state.pods
         if subject.namespace in ("", pod.metadata.namespace)
-        and not pod.spec.node_name
         and not _is_over(pod)
         and subject.labels.chooses(pod.metadata.labels)
         and asks_for_devices(pod)
+        and _waits(pod, known)
     )
-    many = f"{len(waiting):,} pods that ask for devices wait for a node"
+    awaited = _awaited(waiting)
+    many = f"{len(waiting):,} pods that ask for devices wait for {awaited}"
     few = "no pod" if not waiting else "1 pod"
-    says = many if len(waiting) > 1 else f"{few} that asks for devices waits for a node"
+    says = many if len(waiting) > 1 else f"{few} that asks for devices waits for {awaited}"
     return PodsOf(waiting, says)
+
+
+def _waits(pod: Pod, known: Known) -> bool:
+    """Return whether the pod has no node, or is on one that it named itself, where it waits for devices in vain."""
+    if not pod.spec.node_name:
+        return True
+    return bool(of_pod(known.state, pod, live=True, known=known).named)
+
+
+def _awaited(waiting: Sequence[Pod]) -> str:
+    return "a node or for devices" if any(pod.spec.node_name for pod in waiting) else "a node"
 
 
 def _is_over(pod: Pod) -> bool:
@@ -178,7 +193,7 @@ def _counted(owned: Sequence[Pod], waiting: Sequence[Pod]) -> str:
         return "it has no pods now"
     if not waiting:
         return f"all {len(owned):,} pods have a node" if len(owned) > 1 else "its pod has a node"
-    return f"{len(waiting):,} of {len(owned):,} pods wait for a node"
+    return f"{len(waiting):,} of {len(owned):,} pods wait for {_awaited(waiting)}"
 
 
 def _lacking(subject: WorkloadSubject, stored: StoredWorkload | None, there: int) -> str:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
 from dra_driver.explain.subject.workloads import Workload
-from dra_driver.explain.verdict import ClaimMissing, Verdict
+from dra_driver.explain.verdict import ClaimMissing, TemplateMissing, Verdict
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
@@ -129,8 +129,31 @@ class Resolved(Struct, frozen=True):
 
     @property
     def bound_to(self) -> str:
-        """The node on which the scheduler put the pod; "" if the pod has no node yet."""
-        return self.pod.spec.node_name if self.pod is not None and self.live else ""
+        """The node on which the pod is; "" if it has no node yet, or if it is only `named`."""
+        there = self.pod.spec.node_name if self.pod is not None and self.live else ""
+        return "" if self.named else there
+
+    @property
+    def named(self) -> str:
+        """The node that the pod names in its spec although claims of it have no devices; "" if that is not so.
+
+        The scheduler does not see such a pod, and nobody else gives claims their devices.
+        """
+        pod = self.pod
+        if pod is None or not _may_still_start(pod):
+            return ""
+        return pod.spec.node_name if any(map(_has_no_devices, self.wanted)) else ""
+
+
+def _may_still_start(pod: Pod) -> bool:
+    # Container statuses tell nothing: the kubelet writes them before it starts anything.
+    return pod.status.phase in ("", "Pending") and pod.metadata.deletion_timestamp is None
+
+
+def _has_no_devices(wanted: WantedClaim) -> bool:
+    if wanted.claim is not None:
+        return wanted.claim.status.allocation is None
+    return any(isinstance(one, ClaimMissing | TemplateMissing) for one in wanted.problems)
 
 
 class ResolvedPod(Resolved, frozen=True):

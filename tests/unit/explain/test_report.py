@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dra_driver.errors import Permanent
+from dra_driver.explain.remedy import fix
 from dra_driver.explain.report import (
     ClaimSubject,
     ManifestSubject,
@@ -66,6 +67,56 @@ def test_a_pod_that_has_its_node_is_told_with_its_devices() -> None:
     (node,) = report.nodes
     assert (report.exit_code, report.summary) == (0, f"scheduled on node {HOME}")
     assert [str(one) for one in node.placement] == [f"{words.GPU}/{HOME}/gpu-0"]
+
+
+IN_VAIN = (
+    "the kubelet does not start the pod, because the scheduler never gives devices to the claims of"
+    f" a pod with spec.nodeName: {HOME}"
+)
+NO_DEVICES = f"the pod has spec.nodeName {HOME}, so it never gets devices"
+
+
+@pytest.mark.parametrize("status", [{}, {"phase": "Pending", "containerStatuses": [{}]}])
+@pytest.mark.parametrize("live", [True, False])
+def test_a_pod_that_names_its_node_gets_no_devices(status: Any, *, live: bool) -> None:
+    """Nobody but the scheduler gives a claim devices, and it does not see such a pod."""
+    there = state(ONE, owned(), words.node(words.FLEET[0]))
+    subject: Any = MINE
+    if live:
+        there = with_pod(there, pod(spec={"nodeName": HOME}, status=status))
+    else:
+        named = words.pod()
+        named["spec"]["nodeName"] = HOME
+        subject = ManifestSubject((named,), "ns", "f.yaml")
+    report = explain(there, subject)
+    assert (report.exit_code, report.outcome) == (3, "devices fit, something else is in the way")
+    assert report.summary == f"{NO_DEVICES}; without it, the devices fit on 1 of 2 nodes"
+    assert list(map(str, report.verdicts)) == [IN_VAIN]
+    assert fix(report.verdicts[0]) == (
+        f"write nodeSelector `kubernetes.io/hostname: {HOME}` in place of spec.nodeName"
+    )
+
+
+def test_a_pod_that_names_its_node_gets_no_devices_where_none_fit() -> None:
+    report = explain(with_pod(state(owned()), pod(spec={"nodeName": HOME})), MINE)
+    assert (report.exit_code, report.outcome) == (1, "devices do not fit")
+    assert report.summary.startswith(f"{NO_DEVICES}; without it, the devices fit on no node")
+    from_template = pod(of=FROM_TEMPLATE, spec={"nodeName": HOME})
+    report = explain(with_pod(state(ONE), from_template), MINE)
+    assert (report.exit_code, report.summary.startswith(NO_DEVICES)) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"status": {"phase": "Running"}},
+        {"status": {"phase": "Succeeded"}},
+        {"metadata": {"name": words.MINE, "namespace": "ns", "deletionTimestamp": "t"}},
+    ],
+)
+def test_a_pod_that_runs_or_ends_is_on_its_node_whatever_its_claim_has(parts: Any) -> None:
+    placed = with_pod(state(ONE, owned()), pod(spec={"nodeName": HOME}, **parts))
+    assert explain(placed, MINE).summary == f"scheduled on node {HOME}"
 
 
 def test_a_pending_pod_whose_devices_fit_quotes_the_scheduler() -> None:

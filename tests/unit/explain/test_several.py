@@ -200,7 +200,7 @@ def test_a_pod_that_only_owns_its_claim_is_not_like_one_whose_claim_was_made_for
 def test_the_words_about_a_workload_are_in_the_summary() -> None:
     pods = (
         pod("t-0", NEVER_FITS, "train"),
-        pod("t-1", NEVER_FITS, "train", spec={"nodeName": HOME}),
+        pod("t-1", NEVER_FITS, "train", spec={"nodeName": HOME}, status={"phase": "Running"}),
     )
     stored = {"kind": "Job", "metadata": {"name": "train", "namespace": "ns", "uid": "uid-train"}}
     known = cluster(*pods, workloads=(workload := convert(stored, parallelism=3),))
@@ -352,6 +352,7 @@ def test_without_its_changes_a_report_says_the_same(monkeypatch: pytest.MonkeyPa
     [
         (PodSubject("ns", "waits"), False),
         (PodSubject("ns", "runs"), True),
+        (PodSubject("ns", "named"), False),
         (PodSubject("ns", "gone"), True),
         (ClaimSubject("ns", "one"), False),
         (ClaimSubject("ns", "holder"), True),
@@ -363,7 +364,9 @@ def test_without_its_changes_a_report_says_the_same(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_what_has_its_devices_or_is_gone_is_settled(subject: Any, *, is_settled: bool) -> None:
-    pods = (pod("waits", BY_NAME), pod("runs", BY_NAME, spec={"nodeName": HOME}))
+    runs = pod("runs", BY_NAME, spec={"nodeName": HOME}, status={"phase": "Running"})
+    named = pod("named", BY_NAME, spec={"nodeName": HOME})
+    pods = (pod("waits", BY_NAME), runs, named)
     known = cluster(*pods, claims=(claim("one"), holder("gpu-0")))
     assert settled(known, [subject]) is is_settled
 

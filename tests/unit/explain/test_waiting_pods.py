@@ -54,7 +54,7 @@ def test_pending_pods_are_those_that_ask_for_devices_and_have_no_node() -> None:
         pod("extended", containers=[{"resources": {"requests": {"example.com/gpu": "1"}}}]),
         pod("limit", containers=[{"resources": {"limits": {"example.com/gpu": "1"}}}]),
         pod("none", containers=[{"resources": {"requests": {"example.com/gpu": "0"}}}]),
-        pod("placed", node="n", **CLAIMS),
+        pod("placed", node="n", phase="Running", **CLAIMS),
         pod("over", phase="Failed", **CLAIMS),
         pod("leaving", deletionTimestamp="2026-01-01T00:00:00Z", **CLAIMS),
         pod("elsewhere", namespace="other", **CLAIMS),
@@ -64,6 +64,23 @@ def test_pending_pods_are_those_that_ask_for_devices_and_have_no_node() -> None:
     assert found.says == "3 pods that ask for devices wait for a node"
     assert not found.settled
     assert names(pods_of(where, PendingSubject(""))) == ["claims", "extended", "limit", "elsewhere"]
+
+
+def test_a_pod_that_names_its_node_waits_until_its_claim_has_devices() -> None:
+    """The scheduler does not see it, and nobody else gives its claim devices."""
+    claim: Object = {"metadata": {"name": "c", "namespace": "ns"}}
+    named = pod("named", ("ReplicaSet", "web"), node="n", **CLAIMS)
+    plain = pod("plain", node="n")
+    there = cluster(named, plain, resourceClaims=(claim,), recorded=True)
+    found = pods_of(there, PendingSubject("ns"))
+    assert names(found) == ["named"]
+    assert found.says == "1 pod that asks for devices waits for a node or for devices"
+    of = pods_of(there, WorkloadSubject("ReplicaSet", "ns", "web"))
+    assert (names(of), of.says) == (["named"], "1 of 1 pods wait for a node or for devices")
+    has = {**claim, "status": {"allocation": {"devices": {}}}}
+    assert names(pods_of(cluster(named, resourceClaims=(has,)), PendingSubject("ns"))) == []
+    gap = {"resource": "resourceclaims", "reason": "forbidden", "message": "no"}
+    assert names(pods_of(cluster(named, notRead=(gap,)), PendingSubject("ns"))) == []
 
 
 def test_labels_choose_among_the_pending_pods() -> None:
