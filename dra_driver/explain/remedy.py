@@ -303,11 +303,11 @@ def fix(
     if isinstance(reason, verdict.NodeTainted):
         return _UNFIT if reason.is_unfit else _TOLERATE
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
-    return _by_fields(reason) or extended or ROWS[type(reason)].fix
+    return _by_words(reason) or _by_fields(reason) or extended or ROWS[type(reason)].fix
 
 
-def _by_fields(reason: verdict.Verdict) -> str:
-    """Return what to do if the fields of the reason tell a special case; "" for all other cases."""
+def _by_words(reason: verdict.Verdict) -> str:
+    """Return what to do if the words of the reason tell a special case; "" for all other cases."""
     match reason:
         case verdict.OtherCondition(condition=words, message=node) if words == NAMED_NODE:
             return f"write nodeSelector `kubernetes.io/hostname: {node}` in place of spec.nodeName"
@@ -319,6 +319,12 @@ def _by_fields(reason: verdict.Verdict) -> str:
             | verdict.AllUnsatisfied(detail=words)
         ):
             return _BY_WORDS[type(reason)].get(words.partition(", kept by")[0], "")
+    return ""
+
+
+def _by_fields(reason: verdict.Verdict) -> str:
+    """Return what to do if the fields of the reason tell a special case; "" for all other cases."""
+    match reason:
         case verdict.AdminAccessNotAllowed(label=label):
             return _labels(label)
         case verdict.Tainted(rule=rule) if reason.is_broken:
