@@ -319,7 +319,8 @@ def _by_words(reason: verdict.Verdict) -> str:
             | verdict.AllUnsatisfied(detail=words)
         ):
             return _BY_WORDS[type(reason)].get(words.partition(", kept by")[0], "")
-    return ""
+        case _:
+            return ""
 
 
 def _by_fields(reason: verdict.Verdict) -> str:
