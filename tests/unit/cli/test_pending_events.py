@@ -7,23 +7,18 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-import structlog
-from prometheus_client import generate_latest
-from structlog.testing import CapturingLogger
 
 from dra_driver.cli import cluster, pending_events
 from dra_driver.cli.cluster import Target
 from dra_driver.cli.limits import TookTooLong
 from dra_driver.cli.main import main
-from dra_driver.cli.pending_decisions import without_others
-from dra_driver.cli.pending_events import Clocks, Watch
-from dra_driver.cli.pending_metrics import PendingMetrics
+from dra_driver.cli.pending_events import Watch
 from dra_driver.explain import several
 from dra_driver.explain.explanation import Limits
 from dra_driver.explain.outcome import Report
@@ -34,83 +29,15 @@ from dra_driver.kube.connection import Connection
 from dra_driver.kube.pod_events import PodEvents, Written
 from dra_driver.model.cluster import ClusterState
 from dra_driver.testing.fake_api import Answer, FakeApi
-
-Object = dict[str, Any]
-LARGE = (
-    'the devices fit on no node; no device can ever match device.capacity["gpu.example.com"].memory == quantity("90Gi"): '
-    "memory is 80Gi (1)"
+from tests.support.pending_controller import (
+    LARGE,
+    Controller,
+    Object,
+    devices,
+    node,
+    pod,
+    request,
 )
-
-
-class Controller:
-    """A controller at a fake API server. Pods are made now; `now` is what it takes for the time of day."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self.api = api
-        self.now = datetime.now(UTC) + timedelta(minutes=6)
-        self.seconds = 0.0
-        self.metrics = PendingMetrics()
-        self.log = CapturingLogger()
-        self.start()
-
-    def start(self, *, names_of_others: bool = False) -> None:
-        connection = Connection(self.api.url, source="this test")
-        self.watch = Watch(
-            Target(connection),
-            PodEvents(connection, instance="controller-0"),
-            timedelta(minutes=5),
-            log=structlog.wrap_logger(self.log, processors=[]),
-            metrics=self.metrics,
-            clocks=Clocks(lambda: self.now, lambda: self.seconds),
-            names_of_others=names_of_others,
-        )
-
-    def look(self, minutes: float = 0) -> None:
-        self.now += timedelta(minutes=minutes)
-        self.watch.look()
-
-    def events(self) -> list[Object]:
-        return sorted(self.api.objects("events"), key=lambda one: str(one["lastTimestamp"]))
-
-    def said(self) -> list[tuple[str, str]]:
-        """The pod and the message of each Event."""
-        return [(one["involvedObject"]["name"], one["message"]) for one in self.events()]
-
-    def metric(self, series: str) -> float:
-        (line,) = (
-            line
-            for line in generate_latest(self.metrics.registry).decode().splitlines()
-            if line.startswith(f"{series} ")
-        )
-        return float(line.rpartition(" ")[2])
-
-
-def request(memory: str) -> Object:
-    expression = f'device.capacity["gpu.example.com"].memory == quantity("{memory}")'
-    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": expression}}]}
-    return {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
-
-
-def node(name: str) -> Object:
-    return {"metadata": {"name": name}, "status": {"allocatable": {"pods": "9"}}}
-
-
-def devices(*memory: str) -> Object:
-    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
-    each = [
-        {"name": f"gpu-{number}", "capacity": {"memory": {"value": size}}}
-        for number, size in enumerate(memory)
-    ]
-    spec = {"driver": "gpu.example.com", "nodeName": "n1", "pool": pool, "devices": each}
-    return {"metadata": {"name": "s"}, "spec": spec}
-
-
-def pod(name: str, template: str = "large", **spec: Any) -> Object:
-    claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c"}], "resourceClaims": claims, **spec},
-    }
 
 
 @pytest.fixture
@@ -436,7 +363,10 @@ def test_a_clock_that_is_behind_says_it_later(controller: Controller) -> None:
 def test_a_pod_with_the_longest_name_and_a_long_answer_gets_an_event_that_the_api_takes(
     controller: Controller,
 ) -> None:
-    template = {"metadata": {"name": "odd"}, "spec": {"spec": request(f"9{'0' * 3000}")}}
+    spec = request("90Gi")
+    (selector,) = spec["devices"]["requests"][0]["exactly"]["selectors"]
+    selector["cel"]["expression"] = f"'{'x' * 3000}' == 'y'"
+    template = {"metadata": {"name": "odd"}, "spec": {"spec": spec}}
     controller.api.put("resourceclaimtemplates", template)
     name = f"{'a' * 235}-{'b' * 17}"
     controller.api.put("pods", pod(name, "odd"))
@@ -602,28 +532,6 @@ def test_an_event_names_claims_of_the_pods_own_namespace(controller: Controller)
     assert "held by default/mine, used by default/secret-project-0" in message
 
 
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("held by b/x", "held by another namespace"),
-        ("held by claims b/x, a/y, b/z.1, c/d, … (9 claims)",
-         "held by claims another namespace, a/y, another namespace, … (9 claims)"),
-        ("(claim b/x is being deleted since now)", "(claim another namespace is being deleted since now)"),
-        ("(claim b/x is being deleted since T, kept by finalizer ask/team-b)",
-         "(claim another namespace is being deleted since T, kept by 1 finalizer)"),
-        ("(claim b/x is being deleted since T, kept by finalizers e/f, e/g)",
-         "(claim another namespace is being deleted since T, kept by 2 finalizers)"),
-        ("(claim a/x is being deleted since T, kept by finalizer ask/team-b)",
-         "(claim a/x is being deleted since T, kept by finalizer ask/team-b)"),
-        ("(claim b/x is being deleted since T, kept by finalizers orphan, e/f, e/g, e/h, … (1,000 finalizers); pod b/y is being deleted since T, kept by finalizer orphan)",
-         "(claim another namespace is being deleted since T, kept by finalizers orphan and 999 more; pod another namespace is being deleted since T, kept by finalizer orphan)"),
-        ("1 device (gpu.example.com/b/x): e/f", "1 device (gpu.example.com/b/x): e/f"),
-    ],
-)  # fmt: skip
-def test_names_of_others_are_found_wherever_they_are(message: str, shown: str) -> None:
-    assert without_others(message, "a", {"a", "b", "c"}) == shown
-
-
 def test_claims_that_no_waiting_pod_names_stay_out_of_memory(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -755,14 +663,13 @@ def test_a_search_that_hangs_costs_no_other_namespace_its_event(
     two_tenants(controller)
     whole = pending_events.explain_pods
 
-    def hanging(state: Any, pods: Any, *, time: Any, begins: Any, compares: Any, bug: Any) -> Any:
-        assert callable(compares)
+    def hanging(state: Any, pods: Any, *, begins: Any, **more: Any) -> Any:
         for one in pods:
             begins([one])
             if one.metadata.namespace == "aaa":
                 controller.seconds += 90.0
                 raise TookTooLong
-            yield from whole(state, [one], time=time, begins=begins, bug=bug)
+            yield from whole(state, [one], begins=begins, **more)
 
     monkeypatch.setattr(pending_events, "explain_pods", hanging)
     failed = 'dra_driver_pending_looks_total{result="failed"}'
