@@ -108,6 +108,25 @@ def test_a_device_of_all_nodes_is_freed_with_one_of_the_node_where_that_costs_le
     assert helps(report) == [("end", "end claims ns/h2, ns/hn, used by ns/hn", OTHER)]
 
 
+def test_a_node_with_a_device_of_each_claim_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All nodes can use the network device, as its selector says, and only the second one the other device."""
+    monkeypatch.setattr(freed_nodes, "MOST_TRIED", 1)
+    net = device("nic-0")
+    net["attributes"]["model"] = {"string": "net"}
+    chosen = {"key": "kubernetes.io/hostname", "operator": "Exists"}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [chosen]}]}
+    cluster = nodes(
+        1,
+        resource_slice([net], pool="net", nodeSelector=selector),
+        has("hn", "net", "nic-0"),
+        has("h1", HOME, "gpu-0"),
+        has("h2", OTHER, "gpu-0", used=False),
+        has("h3", THIRD, "gpu-0"),
+    )
+    report = asking(cluster, request("a", cel=CARD), request("b", cel=NET))
+    assert helps(report) == [("end", "end claims ns/h2, ns/hn, used by ns/hn", OTHER)]
+
+
 def test_a_device_of_all_nodes_alone_is_tried_on_one_of_them() -> None:
     net = device("nic-0")
     net["attributes"]["model"] = {"string": "net"}
