@@ -43,6 +43,7 @@ def diagnosis_of(name: str, node: NodeName, settings: Settings) -> Diagnosis:
         node, driver = NodeName(told.node), DriverName(told.driver)
         known = tuple(retold(one) for one in told.findings if one.check in CHECKS)
     elif node:
+        _must_be_there(state, name, node)
         known = tuple(unknown(check, node, NOT_IN_A_RECORD) for check in _ONLY_ASKED)
     else:
         raise Permanent(
@@ -95,6 +96,14 @@ def _checks(state: ClusterState, driver: str, node: str, wish: Path | None) -> I
 def _was_read(state: ClusterState) -> bool:
     """Return whether there is anything of a cluster. A bundle may have been written without an API server."""
     return msgspec.structs.replace(state, not_read=()) != ClusterState()
+
+
+def _must_be_there(state: ClusterState, name: str, node: str) -> None:
+    """Raise Permanent if the record has nothing of such a node. Slices of a node that does not exist are a finding."""
+    there = {one.metadata.name for one in state.nodes}
+    there |= {one.spec.node_name for one in state.resource_slices if one.spec.node_name}
+    if _was_read(state) and node not in there and state.unread("nodes") is None:
+        raise Permanent(f"there is no node {node} in {name}: it has {_names(state)}")
 
 
 def _names(state: ClusterState) -> str:

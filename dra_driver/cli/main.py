@@ -146,6 +146,10 @@ def _run(given: Sequence[str], program: str, commands: "Mapping[str, str]") -> i
     top = parser(command, program=program, commands=commands)
     there = f"there are {', '.join(commands)}; `{program} --help` says what each does"
     if command and command not in commands:
+        later = next((argument for argument in given if argument in commands), "")
+        if later and given[0].startswith("-"):
+            words = [later, *given[: given.index(later)], *given[given.index(later) + 1 :]]
+            top.error(f"flags come after the command: `{program} {' '.join(words)}`")
         near = _near(command, commands)
         known = f"did you mean {near}?" if near else there
         top.error(f"there is no command {command!r}; {known}")

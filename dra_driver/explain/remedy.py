@@ -303,14 +303,18 @@ def fix(
     if isinstance(reason, verdict.NodeTainted):
         return _UNFIT if reason.is_unfit else _TOLERATE
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
-    return _by_words(reason) or _by_fields(reason) or extended or ROWS[type(reason)].fix
+    return _by_fields(reason) or extended or ROWS[type(reason)].fix
+
+
+def _by_fields(reason: verdict.Verdict) -> str:
+    """Return what to do if the fields of the reason tell a special case; "" for all other cases."""
+    if isinstance(reason, verdict.OtherCondition) and reason.condition == NAMED_NODE:
+        return f"write nodeSelector `kubernetes.io/hostname: {reason.message}` in place of spec.nodeName"
+    return _by_words(reason) or _by_other_fields(reason)
 
 
 def _by_words(reason: verdict.Verdict) -> str:
-    """Return what to do if the words of the reason tell a special case; "" for all other cases."""
     match reason:
-        case verdict.OtherCondition(condition=words, message=node) if words == NAMED_NODE:
-            return f"write nodeSelector `kubernetes.io/hostname: {node}` in place of spec.nodeName"
         case (
             verdict.OtherCondition(condition=words)
             | verdict.CouldNotTell(cause=words)
@@ -323,8 +327,7 @@ def _by_words(reason: verdict.Verdict) -> str:
             return ""
 
 
-def _by_fields(reason: verdict.Verdict) -> str:
-    """Return what to do if the fields of the reason tell a special case; "" for all other cases."""
+def _by_other_fields(reason: verdict.Verdict) -> str:
     match reason:
         case verdict.AdminAccessNotAllowed(label=label):
             return _labels(label)

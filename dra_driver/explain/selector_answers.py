@@ -267,6 +267,10 @@ def _error(
     device: SliceDevice,
     error: EvaluationError,
 ) -> SelectorError:
+    if failing.everywhere:  # the same on every device, so that these stay one group
+        return SelectorError(
+            selector.source, selector.index, failing.part, str(error), failing.everywhere
+        )
     where = f"{device.id} {failing.lacks}" if failing.lacks else f"on {device.id}"
     near = "; ".join(question(name) for _, name in failing.typos[:1])
     hint = f"{where}; {near}" if near else where

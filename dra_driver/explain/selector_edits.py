@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
+from dra_driver.cel.reasons.corrections import Correction
 from dra_driver.cel.reasons.parsers import TextBesideVersion
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, written
@@ -103,7 +104,7 @@ def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritte
     """Yield changes that remove the run-time errors of the selectors, and whether each only corrects what the author meant.
 
     One corrects mistyped names; one parses a text that is compared with a version or a quantity, be it the attribute or what it is
-    compared with; one adds a check that the device has
+    compared with; one writes what else was meant; one adds a check that the device has
     the attribute; and, if no device passes the selectors, one leaves out the conditions that fail.
     """
     judgements = [one.judgement for one in explained.kinds(explained.fleet.all_devices)]
@@ -112,7 +113,8 @@ def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritte
         return
     typos = [(selector, typo) for selector, part in failing for typo in part.typos]
     yield from ((True, one) for one in corrected_names(typos))
-    yield from ((True, one) for one in (*_parsed(list(failing)), *_as_versions(list(failing))))
+    edits = (_parsed, _as_versions, _corrected)
+    yield from ((True, one) for edit in edits for one in edit(list(failing)))
     by_part: dict[RequestSelector, dict[str, dict[DevicePath, None]]] = {}
     for selector, part in failing:
         known = by_part.setdefault(selector, {}).setdefault(part.part, {})
@@ -190,3 +192,22 @@ def _version_words(texts: Iterable[TextBesideVersion]) -> list[str]:
         for one in texts
     )
     return list(dict.fromkeys(words))
+
+
+def _corrected(failing: Sequence[Failing]) -> Iterator[Rewritten]:
+    """Write what the author may have meant: a capacity for an attribute, another domain, compareTo, a quantity."""
+    found: dict[RequestSelector, dict[int, Correction]] = {}
+    for selector, part in failing:
+        for one in part.corrections:
+            found.setdefault(selector, {})[one.number] = one
+    if found:
+        yield _edited(found, _correction_words, _with_corrections)
+
+
+def _correction_words(corrections: Mapping[int, Correction]) -> list[str]:
+    words = (f"write {one.write} instead of {one.instead}" for one in corrections.values())
+    return list(dict.fromkeys(words))
+
+
+def _with_corrections(selector: RequestSelector, corrections: Mapping[int, Correction]) -> str:
+    return selector.explained.corrected({one.number: one.new for one in corrections.values()})

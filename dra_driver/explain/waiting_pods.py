@@ -71,20 +71,30 @@ def _pending(where: Cluster, subject: PendingSubject) -> PodsOf:
             f"there is no namespace {subject.namespace} in {place}: give another one with -n, or --all-namespaces"
         )
     known = Known(state)
-    waiting = tuple(
+    everywhere = tuple(
         pod
         for pod in state.pods
-        if subject.namespace in ("", pod.metadata.namespace)
-        and not _is_over(pod)
+        if not _is_over(pod)
         and subject.labels.chooses(pod.metadata.labels)
         and asks_for_devices(pod)
         and _waits(pod, known)
     )
+    waiting = tuple(pod for pod in everywhere if subject.namespace in ("", pod.metadata.namespace))
     awaited = _awaited(waiting)
-    many = f"{len(waiting):,} pods that ask for devices wait for {awaited}"
+    if len(waiting) > 1:
+        return PodsOf(waiting, f"{len(waiting):,} pods that ask for devices wait for {awaited}")
     few = "no pod" if not waiting else "1 pod"
-    says = many if len(waiting) > 1 else f"{few} that asks for devices waits for {awaited}"
-    return PodsOf(waiting, says)
+    elsewhere = "" if waiting else _elsewhere(everywhere)
+    return PodsOf(waiting, f"{few} that asks for devices waits for {awaited}{elsewhere}")
+
+
+def _elsewhere(waiting: Sequence[Pod]) -> str:
+    """Return how many pods wait in other namespaces, whom the user may have meant; "" if none does."""
+    if not waiting:
+        return ""
+    names = listed(sorted({pod.metadata.namespace for pod in waiting}))
+    wait = "1 waits" if len(waiting) == 1 else f"{len(waiting):,} wait"
+    return f"; {wait} in {names}: -A (--all-namespaces) shows all namespaces"
 
 
 def _waits(pod: Pod, known: Known) -> bool:

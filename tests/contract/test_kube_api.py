@@ -492,7 +492,9 @@ def test_a_list_can_be_asked_for_as_a_table_without_objects(server: ApiServer) -
     assert "continue" not in last["metadata"]
 
 
-def test_a_claim_with_metadata_of_many_megabytes_hides_no_other(server: ApiServer) -> None:
+def test_a_claim_with_metadata_of_many_megabytes_is_read_and_hides_no_other(
+    server: ApiServer,
+) -> None:
     """An owner's name may be of any length, and each "<" of it is six bytes in an answer."""
     claims = f"{server.group}/namespaces/default/resourceclaims"
     for letter in "abc":
@@ -509,7 +511,7 @@ def test_a_claim_with_metadata_of_many_megabytes_hides_no_other(server: ApiServe
             status, answer = server.call("PUT", f"{claims}/{name}", obj)
             assert status == 200, answer
     found = server.kube.allocated_claims(PoolName(server.node))
-    assert sorted(claim.ref.name for claim in found) == [f"{server.node}-a", f"{server.node}-c"]
+    assert sorted(claim.ref.name for claim in found) == [f"{server.node}-{one}" for one in "abc"]
 
 
 def test_a_form_of_an_unknown_version_is_not_acceptable(server: ApiServer) -> None:

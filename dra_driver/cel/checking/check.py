@@ -34,6 +34,7 @@ from dra_driver.cel.syntax.ast import (
     StructLiteral,
     Uint,
 )
+from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.cel.types import Kind, Type
 from dra_driver.cel.versions import Environment
 
@@ -341,7 +342,12 @@ class _Checker:
         head = f"{given[0]}." if member else ""
         applied = f"{head}({', '.join([str(one) for one in given[member:]])})"
         message = f"found no matching overload for '{function}' applied to '{applied}'"
-        self._issue(node.id, message, partial(hints.overload, function, given, self._declared))
+        self._issue(node.id, message, partial(self._overload_hint, node, function, given))
+
+    def _overload_hint(self, node: Call, function: str, given: Sequence[Type]) -> str:
+        operands = node.args if node.target is None else (node.target, *node.args)
+        written = [unparse(self._parsed, one) for one in operands[-len(given) :]]
+        return hints.overload(function, given, self._declared, written)
 
     # --- literals
 

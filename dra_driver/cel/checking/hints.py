@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from dra_driver.cel import types
+from dra_driver.cel.checking import amount_hints
 from dra_driver.cel.declarations import Declarations
 from dra_driver.cel.types import Kind, Type
 
 _PYTHON = {"True": "true", "False": "false", "None": "null"}
-_COMPARISONS = {"_<_": "< 0", "_<=_": "<= 0", "_>_": "> 0", "_>=_": ">= 0"}
 _SYMBOLS = {
     "_<_": "<",
     "_<=_": "<=",
@@ -28,9 +28,7 @@ _SYMBOLS = {
     "_%_": "%",
     "@in": "in",
 }
-_ARITHMETIC = {"_+_": "add", "_-_": "sub"}
 _NUMBERS = frozenset({Kind.INT, Kind.UINT, Kind.DOUBLE})
-_ORDERED = frozenset({"kubernetes.Quantity", "kubernetes.Semver"})
 _ATTRIBUTES = "attributes"
 
 
@@ -127,14 +125,18 @@ def mismatch(wanted: Type, found: Type) -> str:
     return "All elements of a list, all keys and all values of a map have one type."
 
 
-def overload(wrong: str, given: Sequence[Type], declared: Declarations) -> str:
-    """Return the hint for a call without a matching overload. `given` are the types of the arguments, target first."""
+def overload(
+    wrong: str, given: Sequence[Type], declared: Declarations, written: Sequence[str]
+) -> str:
+    """Return the hint for a call without a matching overload. `given` are the types of the arguments, target first, and `written` their texts."""
     names = {one.name for one in given}
     hint = ""
     if half := _half_a_path(given):
         hint = half
-    elif wrong in _SYMBOLS and names & _ORDERED:
-        hint = _compared(wrong, names)
+    elif wrong in _SYMBOLS and names & {*amount_hints.PARSERS}:
+        hint = amount_hints.compared(wrong, given, written)
+    elif wrong in amount_hints.METHODS or wrong == "quantity":
+        hint = amount_hints.called(wrong, given, written)
     elif any(types.is_optional(one) for one in given):
         hint = "A value may be missing here: say what counts then with .orValue(…), or ask .hasValue()."
     elif wrong in _SYMBOLS and len(given) == 2 and names <= _PRIMITIVES:  # noqa: PLR2004 - two operands
@@ -165,14 +167,6 @@ _FIRST_THE_DOMAIN = (
 )
 
 
-def _compared(wrong: str, names: set[str]) -> str:
-    if wrong in _COMPARISONS and len(names - {"dyn"}) == 1:
-        return f"Compare with compareTo: a.compareTo(b) {_COMPARISONS[wrong]}."
-    if "kubernetes.Quantity" in names:
-        return _quantity(wrong, names)
-    return "A version is compared with a version: semver('1.2.3'), by compareTo, isGreaterThan or isLessThan."
-
-
 _PRIMITIVES = frozenset({"int", "uint", "double", "string", "bool"})
 _ELSEWHERE = {
     "version": "A version is written semver('1.2.3').",
@@ -185,15 +179,6 @@ _ELSEWHERE = {
     "existsOne": "Write exists_one(x, …).",
     "includes": "includes exists from Kubernetes 1.36 on; before, write value in list.",
 }
-
-
-def _quantity(wrong: str, names: set[str]) -> str:
-    if wrong in _ARITHMETIC and len(names) == 1:
-        return f"Write a.{_ARITHMETIC[wrong]}(b)."
-    return (
-        "A quantity is compared with a quantity:"
-        " device.capacity['…'].memory.compareTo(quantity('40Gi')) >= 0."
-    )
 
 
 def _convert(wrong: str, given: Sequence[Type]) -> str:

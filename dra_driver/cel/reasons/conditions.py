@@ -10,6 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.cel.reasons.corrections import (
+    Correction,
+    capacities,
+    domains,
+    mistyped_quantities,
+    ordered_versions,
+)
 from dra_driver.cel.reasons.parsers import (
     PARSERS,
     TextBesideVersion,
@@ -76,6 +83,7 @@ class FailingCondition(Struct, frozen=True):
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
     missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
     version or a quantity, each with the call that parses the text, written with … for the path. `texts` are compared with versions.
+    `corrections` are other changes that the author may have meant. `everywhere` is what is wrong on any device.
     """
 
     part: str
@@ -84,6 +92,8 @@ class FailingCondition(Struct, frozen=True):
     typos: tuple[tuple[DevicePath, str], ...] = ()
     parsers: tuple[tuple[DevicePath, str], ...] = ()
     texts: tuple[TextBesideVersion, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    everywhere: str = ""
 
 
 class PartTexts:
@@ -158,13 +168,60 @@ class ConditionExplainer:
             for path in sorted(paths(part) or ())
             if value_at(path, self._driver, self._device) is None
         )
+        text = self._texts.of(part)
         typos = tuple((path, near) for path in missing if (near := self._near(path)))
         if missing:
-            return FailingCondition(self._texts.of(part), missing, self.lacks(missing[0]), typos)
+            lacks, corrections = self._misread(part, missing[0])
+            return FailingCondition(text, missing, lacks, typos, corrections=corrections)
+        mistyped = tuple(mistyped_quantities(self._texts.parsed, part))
+        if mistyped:
+            everywhere = "; ".join(says for says, _ in mistyped)
+            corrections = tuple(one for _, one in mistyped)
+            return FailingCondition(text, corrections=corrections, everywhere=everywhere)
         parsers = tuple(self._parsers(part))
         texts = tuple(dict.fromkeys(texts_beside(part, self._is_version)))
-        lacks = "; ".join([*map(self._is_text, parsers), *map(self._beside_version, texts)])
-        return FailingCondition(self._texts.of(part), lacks=lacks, parsers=parsers, texts=texts)
+        ordered = tuple(ordered_versions(self._texts.parsed, part, self._is_version))
+        told = [
+            f"has {path.name} as the version {self._value(path)}: write {one.write}"
+            for path, one in ordered
+        ]
+        lacks = "; ".join([*map(self._is_text, parsers), *map(self._beside_version, texts), *told])
+        return FailingCondition(
+            text,
+            lacks=lacks,
+            parsers=parsers,
+            texts=texts,
+            corrections=tuple(one for _, one in ordered),
+        )
+
+    def _misread(self, part: Expr, missing: DevicePath) -> tuple[str, tuple[Correction, ...]]:
+        """Return the sentence about a missing path, and the changes that read what the device has instead."""
+        parsed = self._texts.parsed
+        corrections = [one for _, one in capacities(parsed, part, self._is_capacity)]
+        lacks = self.lacks(missing)
+        if corrections:
+            lacks = f"{lacks}; {missing.name} is a capacity: write {corrections[0].write}"
+        others = list(domains(parsed, part, self._near_domain))
+        if others:
+            lacks = f"{lacks}; {question(others[0][0])}"
+        return lacks, (*corrections, *(one for _, one in others))
+
+    def _is_capacity(self, path: DevicePath) -> bool:
+        there = replace(path, kind="capacity")
+        is_missing = value_at(path, self._driver, self._device) is None
+        return is_missing and value_at(there, self._driver, self._device) is not None
+
+    def _near_domain(self, path: DevicePath) -> str:
+        """Return the domain of the device that the author may have meant, which has this name; "" if there is none."""
+        if value_at(path, self._driver, self._device) is not None or not path.name:
+            return ""
+        there = [
+            domain
+            for domain in sorted(_domains(path.kind, self._driver, self._device))
+            if path.name in names(path.kind, domain, self._driver, self._device)
+        ]
+        inside = [one for one in there if one.endswith(f".{path.domain}")]
+        return likely(path.domain, there) or "".join(inside[:1])
 
     def _parsers(self, part: Expr) -> Iterator[tuple[DevicePath, str]]:
         """Yield each path that has a text and is an operand beside a version or a quantity, with the call that parses the text."""

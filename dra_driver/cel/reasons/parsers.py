@@ -17,6 +17,7 @@ from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedA
 from dra_driver.cel.syntax.unparse import literal, unparse
 
 PARSERS = ("quantity", "semver")
+ORDER = ("_<_", "_<=_", "_>_", "_>=_")
 _CALLS = (
     ("semver", re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}([-+].+)?"), "semver(…)"),
     # The version of a driver may have leading zeros, as 570.01.05. With `true` the function drops them.
@@ -67,8 +68,13 @@ class TextBesideVersion(Struct, frozen=True):
 def texts_beside(
     root: Expr, is_version: Callable[[DevicePath], bool]
 ) -> Iterator[TextBesideVersion]:
-    """Yield each text, alone or in a list, that is compared with a version, if it can be parsed as one."""
+    """Yield each text, alone or in a list, that is compared with a version, if it can be parsed as one.
+
+    Not one beside < or >, which do not compare versions either.
+    """
     for call in calls_in(root):
+        if call.function in ORDER:
+            continue
         paths = [path for one in operands(call) if (path := path_of(one)) and is_version(path)]
         for path in paths:
             for text in _texts(operands(call)):

@@ -10,7 +10,7 @@ from dra_driver.cel.reasons.paths import DevicePath, domain_of, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, ParsedAst, Select, StructField
 from dra_driver.cel.syntax.unparse import literal, unparse
 
-_NO_ID = 0
+NO_ID = 0
 """The number of a node that is in no macro."""
 AnyNode = TypeVar("AnyNode", bound=Expr | MapEntry | StructField)
 
@@ -62,8 +62,8 @@ def _wrapped(part: AnyNode, parsers: Mapping[DevicePath, str]) -> AnyNode | Call
 def called(how: str, part: Expr) -> Call:
     """Return a call with this part, for example of "semver(…, true)"."""
     function, _, rest = how.partition("(")
-    normal = (Constant(_NO_ID, value=True),) if "true" in rest else ()
-    return Call(_NO_ID, function, (part, *normal))
+    normal = (Constant(NO_ID, value=True),) if "true" in rest else ()
+    return Call(NO_ID, function, (part, *normal))
 
 
 def _renamed(part: AnyNode, names: Mapping[DevicePath, str]) -> AnyNode:

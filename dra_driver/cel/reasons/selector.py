@@ -19,6 +19,7 @@ from dra_driver.cel.reasons.conditions import (
     PartTexts,
     compared,
 )
+from dra_driver.cel.reasons.corrections import replaced
 from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
 from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
@@ -114,6 +115,10 @@ class ExplainedSelector:
     def as_versions(self, texts: Collection[TextBesideVersion]) -> str:
         """Return the text of the selector with a call around each of these texts, which stand beside versions."""
         return as_versions(self._parsed, texts)
+
+    def corrected(self, corrections: Mapping[int, Expr]) -> str:
+        """Return the text of the selector with other nodes in the place of those with these numbers."""
+        return replaced(self._parsed, corrections)
 
     def with_dependent(self, failed: Sequence[FalseCondition]) -> tuple[FalseCondition, ...]:
         """Return `failed`, and the conditions that need a has(…) in `failed`: without this check they would end with an error."""

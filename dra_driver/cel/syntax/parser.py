@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from dra_driver.cel.errors import CompileError, Issue, error_of
-from dra_driver.cel.syntax import lexer, literals
+from dra_driver.cel.syntax import amounts, lexer, literals
 from dra_driver.cel.syntax.ast import (
     Call,
     Constant,
@@ -138,9 +138,17 @@ class _Parser(NodeFactory):
         hint = (
             _ADVICE.get(token.text)
             or _ADVICE.get(before)
+            or self._amount_hint()
             or f"Here {wanted} is expected, but {found}."
         )
         return error_of(self._expression, [*self._issues, Issue(message, token.offset, hint)])
+
+    def _amount_hint(self) -> str:
+        """Return the hint for a unit right after a number; "" if none stands there."""
+        unit, number = self._token, self._tokens[self._at - 1]
+        if number.kind not in ("int", "double") or not amounts.is_unit(unit.text):
+            return ""
+        return amounts.unquoted(self._expression[: number.offset], number.text + unit.text)
 
     # --- errors after which parsing goes on, and limits
 

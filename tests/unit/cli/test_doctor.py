@@ -588,22 +588,36 @@ def test_a_record_is_asked_about_one_of_its_nodes(
     )
 
 
-@pytest.mark.parametrize(
-    ("node", "code", "expected"),
-    [
-        ("gpu-a", 3, {("note", "devices-tainted"), ("unknown", "versions"), ("ok", "slices")}),
-        ("nope", 1, {("problem", "node-not-found"), ("problem", "slices-missing")}),
-    ],
-)
-def test_a_record_without_its_time_is_judged_too(
-    capsys: pytest.CaptureFixture[str], node: str, code: int, expected: set[tuple[str, str]]
-) -> None:
+def test_a_record_without_its_time_is_judged_too(capsys: pytest.CaptureFixture[str]) -> None:
     """Such as one that somebody wrote by hand, and the one of README.md."""
-    file = Path(__file__).parents[3] / "docs" / "pending-record.json"
-    assert "recordedAt" not in file.read_text()
-    words = ["--from", str(file), "--node", node, "--driver-name", "gpu.nvidia.com"]
-    assert main(["doctor", *words, "--json"]) == code
+    assert "recordedAt" not in RECORD.read_text()
+    words = ["--from", str(RECORD), "--node", "gpu-a", "--driver-name", "gpu.nvidia.com"]
+    assert main(["doctor", *words, "--json"]) == 3
+    expected = {("note", "devices-tainted"), ("unknown", "versions"), ("ok", "slices")}
     assert expected <= set(findings(capsys))
+
+
+RECORD = Path(__file__).parents[3] / "docs" / "pending-record.json"
+
+
+def test_a_node_that_the_record_does_not_have_is_mistyped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = f"there is no node gpu-z in {RECORD}: it has gpu-a, gpu-b"
+    no_answer(["--from", str(RECORD), "--node", "gpu-z"], said, capsys)
+
+
+def test_slices_of_a_node_that_does_not_exist_are_a_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads(RECORD.read_text())
+    nodes = document["cluster"]["nodes"]
+    document["cluster"]["nodes"] = [one for one in nodes if one["metadata"]["name"] != "gpu-b"]
+    file = tmp_path / "record.json"
+    file.write_text(json.dumps(document))
+    words = ["--from", str(file), "--node", "gpu-b", "--driver-name", "gpu.nvidia.com"]
+    assert main(["doctor", *words, "--json"]) == 1
+    assert ("problem", "node-not-found") in set(findings(capsys))
 
 
 def test_a_bundle_can_come_through_a_pipe(

@@ -31,6 +31,10 @@ def pod(name: str = "p", **spec: Any) -> Object:
     return {"metadata": {"name": name}, "spec": {"resourceClaims": claims, **spec}}
 
 
+def running() -> Object:
+    return {**pod(nodeName="n1"), "status": {"phase": "Running"}}
+
+
 def device_slice(*names: str) -> Object:
     pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
     devices = [{"name": name} for name in names]
@@ -100,7 +104,7 @@ def test_an_answer_is_printed_when_it_is_another(tmp_path: Path, api: FakeApi, c
     steps = Steps(
         lambda: api.put("namespaces", {"metadata": {"name": "other"}}),
         lambda: api.put("resourceslices", device_slice("gpu-0")),
-        lambda: api.put("pods", pod(nodeName="n1")),
+        lambda: api.put("pods", running()),
         pytest.fail,
     )
     assert followed(tmp_path, steps, "pod/p") == 0
@@ -143,7 +147,7 @@ def test_a_cluster_that_does_not_answer_for_a_while_is_asked_again(
     def fail() -> None:
         api.faults.add(refusal(500), verb="get", resource="*")
 
-    steps = Steps(fail, fail, lambda: api.put("pods", pod(nodeName="n1")), pytest.fail)
+    steps = Steps(fail, fail, lambda: api.put("pods", running()), pytest.fail)
     assert followed(tmp_path, steps, "pod/p") == 0
     captured = capsys.readouterr()
     assert captured.err.count("; trying again\n") == captured.err.count("\n") == 1
@@ -221,7 +225,7 @@ def test_a_process_follows_a_pod_until_it_has_a_node(tmp_path: Path, api: FakeAp
         api.put("resourceslices", device_slice("gpu-0"))
         while process.stdout.readline() != "pod default/p: devices fit\n":
             assert process.poll() is None
-        api.put("pods", pod(nodeName="n1"))
+        api.put("pods", running())
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert "scheduled on node n1" in out

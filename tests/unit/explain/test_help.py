@@ -252,6 +252,56 @@ def test_a_text_that_is_compared_with_a_version_is_parsed(
     )
 
 
+MEMORY = f'device.capacity["{GPU}"].memory'
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "hint"),
+    [
+        (
+            f"{A}.memory >= 8",
+            f'{MEMORY}.compareTo(quantity("8Gi")) >= 0',
+            "is a capacity: write @",
+        ),
+        (
+            f'{A}.driverVersion >= "550.0.0"',
+            f'{A}.driverVersion.compareTo(semver("550.0.0")) >= 0',
+            "has driverVersion as the version 570.1.0: write @",
+        ),
+        (
+            f'device.attributes["{GPU}m"].driverVersion == semver("570.1.0")',
+            f'{A}.driverVersion == semver("570.1.0")',
+            f"did you mean {GPU}?",
+        ),
+        (
+            f'{MEMORY}.compareTo(quantity("8GB")) >= 0',
+            f'{MEMORY}.compareTo(quantity("8Gi")) >= 0',
+            "'8GB' is no quantity: write 8Gi (or 8G)",
+        ),
+    ],
+)
+def test_what_was_most_likely_meant_comes_before_leaving_it_out(
+    wrong: str, right: str, hint: str
+) -> None:
+    published = device("gpu-0", attributes={"driverVersion": {"version": "570.1.0"}}, memory="40Gi")
+    report = asking(state(resource_slice([published])), request(cel=wrong))
+    (kind, what), (second, left_out) = helps(report)
+    assert (kind, second, left_out.endswith(f"leave out {wrong}")) == ("correct", "edit", True)
+    instead = what.removeprefix("request gpu of claim ns/mine: write ").partition(" instead of ")
+    assert wrong.replace(instead[2], instead[0]) == right
+    (told,) = report.claims[0].requests[0].verdicts
+    assert hint.replace("@", right) in told.hint
+
+
+def test_a_text_that_is_no_quantity_is_one_reason_for_all_devices() -> None:
+    report = asking(
+        state(resource_slice([device("gpu-0", memory="40Gi"), device("gpu-1", memory="80Gi")])),
+        request(cel=f'{MEMORY}.compareTo(quantity("8 Gi")) >= 0'),
+    )
+    (group,) = report.claims[0].requests[0].devices
+    assert group.count == 2
+
+
 def test_a_text_that_is_another_version_or_none_is_not_said_to_help() -> None:
     published = device("gpu-0", attributes={"driverVersion": {"version": "570.1.0"}})
     for text in ("560.1.0", "newest"):

@@ -83,6 +83,19 @@ def test_a_pod_that_names_its_node_waits_until_its_claim_has_devices() -> None:
     assert names(pods_of(cluster(named, notRead=(gap,)), PendingSubject("ns"))) == []
 
 
+def test_that_pods_of_other_namespaces_wait_is_said_if_none_waits_here() -> None:
+    there = [pod("a", namespace="team-a", **CLAIMS), pod("b", namespace="team-b", **CLAIMS)]
+    none = "no pod that asks for devices waits for a node"
+    more = "-A (--all-namespaces) shows all namespaces"
+    one = pods_of(cluster(there[0]), PendingSubject("ns"))
+    assert one.says == f"{none}; 1 waits in team-a: {more}"
+    assert pods_of(cluster(*there), PendingSubject("ns")).says == (
+        f"{none}; 2 wait in team-a, team-b: {more}"
+    )
+    here = pods_of(cluster(*there, pod("c", **CLAIMS)), PendingSubject("ns"))
+    assert here.says == "1 pod that asks for devices waits for a node"
+
+
 def test_labels_choose_among_the_pending_pods() -> None:
     where = cluster(pod("a", labels={"app": "a"}, **CLAIMS), pod("b", **CLAIMS))
     subject = PendingSubject("ns", parse_selector("app=a"))

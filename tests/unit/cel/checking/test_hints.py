@@ -11,6 +11,13 @@ from dra_driver.cel.versions import Environment, Features
 NOW = Environment()
 MODEL = "device.attributes['d'].model"
 MEMORY = "device.capacity['d'].memory"
+D_MODEL = 'device.attributes["d"].model'
+D_MEMORY = 'device.capacity["d"].memory'
+COMPARE_TO = (
+    "There is kubernetes.Quantity.compareTo(kubernetes.Quantity);"
+    " kubernetes.Semver.compareTo(kubernetes.Semver)."
+)
+QUANTITIES = "A quantity is compared with a quantity:"
 QUANTITY = (
     "A quantity is compared with a quantity:"
     " device.capacity['…'].memory.compareTo(quantity('40Gi')) >= 0."
@@ -39,14 +46,35 @@ def hint(expression: str, environment: Environment = NOW) -> str:
 @pytest.mark.parametrize(
     ("expression", "wanted"),
     [
-        (f"{MEMORY} >= quantity('1')", "Compare with compareTo: a.compareTo(b) >= 0."),
-        (f"{MODEL} > semver('1.0.0')", "Compare with compareTo: a.compareTo(b) > 0."),
+        (f"{MEMORY} >= quantity('1')", f'Compare with compareTo: {D_MEMORY}.compareTo(quantity("1")) >= 0.'),
+        (f"{MODEL} > semver('1.0.0')", f'Compare with compareTo: {D_MODEL}.compareTo(semver("1.0.0")) > 0.'),
+        (f"{MEMORY} > quantity('{'1' * 120}')", "Compare with compareTo: a.compareTo(b) > 0."),
+        (f"{MEMORY} > 40", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40Gi")) > 0.'),
+        (f"40960 <= {MEMORY}", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40960Mi")) >= 0.'),
+        (f"{MEMORY} != 42949672960", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("42949672960")) != 0.'),
+        (f"{MEMORY} == '40Gi'", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40Gi")) == 0.'),
+        (f"'40 gb' == {MEMORY}", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40Gi")) == 0.'),
+        (f"{MEMORY} < device.driver", f"{QUANTITIES} {D_MEMORY}.compareTo(quantity(device.driver)) < 0."),
+        (f"{MEMORY} < 1.5", QUANTITY),
+        (f"{MEMORY} < 1 + 1", QUANTITY),
+        (f"{MEMORY} < '{'1' * 120}'", QUANTITY),
+        (f"quantity('{'1' * 120}') < '1'", QUANTITY),
+        (f"{MEMORY} == semver('1.0.0')", QUANTITY),
+        (f"{MEMORY}.compareTo('40GB') >= 0", f'Write {D_MEMORY}.compareTo(quantity("40Gi")).'),
+        (f"{MEMORY}.isLessThan(40)", f'Write {D_MEMORY}.isLessThan(quantity("40Gi")).'),
+        (f"quantity('{'1' * 120}').isLessThan('1')", 'Write a.isLessThan(quantity("1")).'),
+        ("semver('1.0.0').compareTo('2.0.0') > 0", 'Write semver("1.0.0").compareTo(semver("2.0.0")).'),
+        ("semver('1.0.0').compareTo(2) > 0", COMPARE_TO),
+        (f"{MEMORY}.compareTo() > 0", COMPARE_TO),
+        ("1.compareTo(2) > 0", COMPARE_TO),
+        ("quantity(40960)", 'A quantity is made of a text with a unit: quantity("40960Mi").'),
+        ("quantity(1 + 1)", "There is quantity(string)."),
+        ("quantity()", "There is quantity(string)."),
         (f"{MEMORY} + quantity('1')", "Write a.add(b)."),
         (f"{MEMORY} - quantity('1')", "Write a.sub(b)."),
-        (f"{MEMORY} > 40", QUANTITY),
-        (f"{MEMORY} == '40Gi'", QUANTITY),
         (f"{MEMORY} * quantity('1')", QUANTITY),
-        ("semver('1.0.0') == '1.0.0'", VERSION),
+        ("semver('1.0.0') == '2.0.0'", 'A version is compared with a version: semver("1.0.0").compareTo(semver("2.0.0")) == 0.'),
+        ("semver('1.0.0') == 2", VERSION),
         ("semver('1.0.0') + semver('1.0.0')", VERSION),
         ("quantity('1').value", "A quantity has no fields; compare it with compareTo, isGreaterThan or isLessThan."),
         ("semver('1.0.0').patch", "A version has no fields; call .major(), .minor() or .patch(), or compareTo."),
@@ -98,7 +126,6 @@ def hint(expression: str, environment: Environment = NOW) -> str:
         ("true + true", ""),
         ("true ? 1 : 'a'", "In condition ? a : b the condition is bool, and a and b have one type."),
         ("device['driver']", "device has fields, not keys: device.driver, device.attributes['…'], device.capacity['…']."),
-        ("quantity(1)", "There is quantity(string)."),
         ("'a'.matches(1)", "There is matches(string, string); string.matches(string)."),
         ("-'a'", ""),
         ("duration('1')", "A duration is written duration('1h30m'), with the units h, m, s, ms, us and ns."),

@@ -187,6 +187,13 @@ def test_zeros_in_front_are_no_digits():
     assert tree("0" * 5000 + "1") == "1"
 
 
+MEMORY = 'device.capacity["d"].memory'
+ATTRIBUTE = "device.attributes['d'].memory"
+ANY = 'device.capacity["driver.example.com"].memory'
+AMOUNT = 'quantity("40Gi")'
+WRITTEN = f"A quantity is written {AMOUNT}, and compared by compareTo"
+
+
 @pytest.mark.parametrize(
     ("expression", "column", "hint"),
     [
@@ -196,6 +203,11 @@ def test_zeros_in_front_are_no_digits():
         ("f(a", 4, "Here ')' is expected, but the expression ends."),
         ("a.", 3, "Here a field name is expected, but the expression ends."),
         ("[1 2]", 4, "Here ',' or ']' is expected, but '2' stands there."),
+        (f"{MEMORY} > 40Gi", 33, f"{WRITTEN}: {MEMORY}.compareTo({AMOUNT}) > 0."),
+        (f"{ATTRIBUTE} == 40gb", 36, f"{WRITTEN}: {MEMORY}.compareTo({AMOUNT}) == 0."),
+        ("memory >= 40 Gi", 14, f"{WRITTEN}: {ANY}.compareTo({AMOUNT}) >= 0."),
+        ("f(40Gi)", 5, f"{WRITTEN}, isGreaterThan or isLessThan."),
+        ("a < 40 b", 8, "Here the end of the expression is expected, but 'b' stands there."),
         ("", 1, "Here a value, a name, '(', '[' or '{' is expected, but the expression ends."),
     ],
 )

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which small change of an expression is most likely what its author meant?
+
+A condition that ends with an error on a device may compare a version with a text by `>=`, read a capacity as an attribute, misspell a
+domain, or have a text that is no quantity. Each of these is told with the part to write instead.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.library.quantity import parse_quantity
+from dra_driver.cel.reasons.parsers import ORDER, calls_in, operands, parsing
+from dra_driver.cel.reasons.paths import DevicePath, path_of
+from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, called, parts_of, presence, written
+from dra_driver.cel.syntax import amounts
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
+from dra_driver.cel.syntax.unparse import unparse
+
+_MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_"}
+
+
+class Correction(Struct, frozen=True):
+    """The node with this number is replaced by `new`; `instead` and `write` are their texts."""
+
+    number: int
+    new: Expr
+    instead: str
+    write: str
+
+
+def replaced(parsed: ParsedAst, corrections: Mapping[int, Expr]) -> str:
+    """Return the text of the expression with other nodes in the place of those with these numbers, also inside macros."""
+    macros = {number: _replaced(call, corrections) for number, call in parsed.macros.items()}
+    return unparse(replace(parsed, root=_replaced(parsed.root, corrections), macros=macros))
+
+
+def _replaced(part: AnyNode, corrections: Mapping[int, Expr]) -> AnyNode | Expr:
+    if isinstance(part, Expr) and part.id in corrections:
+        return corrections[part.id]
+    return replace(part, **parts_of(part, lambda one: _replaced(one, corrections)))
+
+
+def mistyped_quantities(parsed: ParsedAst, part: Expr) -> Iterator[tuple[str, Correction]]:
+    """Yield a sentence about each text in quantity(…) that is no quantity, with the quantity that was most likely meant."""
+    for call in calls_in(part):
+        match call:
+            case Call(function="quantity", args=(Constant(value=str(text)) as constant,)):
+                amount = "" if _is_quantity(text) else _meant(text)
+                if amount:
+                    new = replace(call, args=(replace(constant, value=amount),))
+                    decimal = amount.removesuffix("i").replace("K", "k")
+                    says = f"'{text}' is no quantity: write {amount} (or {decimal})"
+                    yield says, _correction(parsed, call, new)
+            case _:
+                pass
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except EvaluationError:
+        return False
+    return True
+
+
+def _meant(text: str) -> str:
+    amount = amounts.of_text(text)
+    return amount if amount and _is_quantity(amount) else ""
+
+
+def ordered_versions(
+    parsed: ParsedAst, part: Expr, is_version: Callable[[DevicePath], bool]
+) -> Iterator[tuple[DevicePath, Correction]]:
+    """Yield each comparison by < or > of a version with a text or number: versions are compared by compareTo only."""
+    for call, sign, left, right in _comparisons(part):
+        path = path_of(left)
+        if path and sign in ORDER and is_version(path) and isinstance(right, Constant):
+            text = str(right.value)
+            how = parsing(text, ("semver",))
+            if how:
+                new = _compared(sign, left, called(how, replace(right, value=text)))
+                yield path, _correction(parsed, call, new)
+
+
+def capacities(
+    parsed: ParsedAst, part: Expr, is_capacity: Callable[[DevicePath], bool]
+) -> Iterator[tuple[DevicePath, Correction]]:
+    """Yield each comparison of an attribute that is a capacity of the device, with the comparison of that capacity."""
+    for call, sign, left, right in _comparisons(part):
+        path = path_of(left)
+        if path and path.kind == "attributes" and is_capacity(path):
+            amount = _amount(right)
+            if amount:
+                quantity = Call(NO_ID, "quantity", (Constant(NO_ID, amount),))
+                new = _compared(sign, _read(replace(path, kind="capacity")), quantity)
+                yield path, _correction(parsed, call, new)
+
+
+def _amount(part: Expr) -> str:
+    """Return the amount of memory that a number or a text stands for; "" if it is none."""
+    match part:
+        case Constant(value=bool()):
+            return ""
+        case Constant(value=int(number)):
+            return amounts.of_number(number)
+        case Constant(value=str(text)):
+            return text if _is_quantity(text) else _meant(text)
+        case _:
+            return ""
+
+
+def domains(
+    parsed: ParsedAst, part: Expr, near: Callable[[DevicePath], str]
+) -> Iterator[tuple[str, Correction]]:
+    """Yield each path with a mistyped domain, with the domain that was meant, which `near` says."""
+    todo = [part, *calls_in(part), *(one for call in calls_in(part) for one in operands(call))]
+    for one in dict.fromkeys(todo):
+        path = path_of(one) if presence(one) is None else None
+        domain = near(path) if path else ""
+        if path and domain:
+            new = _read(replace(path, domain=domain))
+            yield domain, Correction(one.id, new, written(path), unparse(parsed, new))
+
+
+def _comparisons(part: Expr) -> Iterator[tuple[Call, str, Expr, Expr]]:
+    """Yield each comparison, with the path on the left."""
+    for call in calls_in(part):
+        match call:
+            case Call(function=sign, args=(left, right), target=None) if sign in _MIRRORED:
+                yield call, sign, left, right
+                yield call, _MIRRORED[sign], right, left
+            case _:
+                pass
+
+
+def _compared(sign: str, left: Expr, right: Expr) -> Expr:
+    return Call(NO_ID, sign, (Call(NO_ID, "compareTo", (right,), left), Constant(NO_ID, 0)))
+
+
+def _read(path: DevicePath) -> Expr:
+    """Return the expression that reads a path."""
+    whole = Select(NO_ID, Identifier(NO_ID, "device"), path.kind)
+    return Select(NO_ID, Call(NO_ID, "_[_]", (whole, Constant(NO_ID, path.domain))), path.name)
+
+
+def _correction(parsed: ParsedAst, old: Expr, new: Expr) -> Correction:
+    return Correction(old.id, new, unparse(parsed, old), unparse(parsed, new))

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which quantity did the author mean who wrote an amount in another way: 40Gi without quotes, "40GB", or a bare 40960?"""
+
+import re
+
+_MIB = range(1_000, 1_000_001)
+"""The numbers that most likely are an amount of memory in MiB; smaller ones are in GiB, and larger ones in bytes."""
+_AMOUNT = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(([kKmMgGtTpPeE])[iI]?[bB]?)\s*")
+_UNIT = re.compile(r"[kKmMgGtTpPeE][iI]?[bB]?")
+_RIGHT_UNIT = re.compile(r"[KMGTPE]i|[kMGTPE]")
+_COMPARED = re.compile(
+    r"""(?:device\.(?:attributes|capacity)\[(?P<quote>["'])(?P<domain>[^"']{1,63})(?P=quote)\]\.|(?<![\w.])(?:device\.)?)"""
+    r"""(?P<name>[A-Za-z_]\w{0,31})\s*(?P<sign>[<>]=?|==)\s*\Z"""
+)
+_ANY_DOMAIN = "driver.example.com"
+_LONGEST = 200
+"""Characters of the expression before an amount that are looked at."""
+
+
+def of_number(number: int) -> str:
+    """Return the quantity that a bare number stands for."""
+    if number in _MIB:
+        return f"{number}Mi"
+    return f"{number}Gi" if number < _MIB.start else str(number)
+
+
+def of_text(text: str) -> str:
+    """Return the quantity that a text stands for, whose unit may be wrong; "" if it has no number or no unit."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        return ""
+    return f"{found[1]}{found[2] if _RIGHT_UNIT.fullmatch(found[2]) else f'{found[3].upper()}i'}"
+
+
+def is_unit(word: str) -> bool:
+    """Return whether the word looks like the unit of an amount."""
+    return bool(_UNIT.fullmatch(word))
+
+
+def unquoted(before: str, amount: str) -> str:
+    """Return the hint for an amount without quotes, such as 40Gi; `before` is the expression up to it."""
+    right = f'quantity("{of_text(amount)}")'
+    how = f"A quantity is written {right}"
+    found = _COMPARED.search(before[-_LONGEST:])
+    if found is None:
+        return f"{how}, and compared by compareTo, isGreaterThan or isLessThan."
+    path = f'device.capacity["{found["domain"] or _ANY_DOMAIN}"].{found["name"]}'
+    return f"{how}, and compared by compareTo: {path}.compareTo({right}) {found['sign']} 0."

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the author of a condition that ends with an error most likely meant."""
+
+import pytest
+
+from dra_driver.cel.compile import compile_selector
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.reasons.conditions import FailingCondition
+from dra_driver.cel.reasons.selector import ExplainedSelector
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+
+DRIVER = "gpu.example.com"
+DEVICE = Device(
+    name="gpu-0",
+    attributes={
+        "model": DeviceAttribute(string_value="A100"),
+        "version": DeviceAttribute(version_value="570.1.0"),
+        "net.example.org/link": DeviceAttribute(int_value=2),
+    },
+    capacity={"memory": DeviceCapacity(value="40Gi")},
+)
+A, C = f'device.attributes["{DRIVER}"]', f'device.capacity["{DRIVER}"]'
+
+
+def corrected(expression: str) -> tuple[FailingCondition, str]:
+    """The failing condition, and the expression with its corrections."""
+    selector = ExplainedSelector(compile_selector(expression))
+    (failing,) = selector.failing_conditions(DRIVER, DEVICE, DeviceValue(DRIVER, DEVICE))
+    return failing, selector.corrected({one.number: one.new for one in failing.corrections})
+
+
+@pytest.mark.parametrize(
+    ("compared", "amount"),
+    [
+        (">= 40960", '40960Mi")) >= 0'),
+        ("> 40", '40Gi")) > 0'),
+        ("< 42949672960", '42949672960")) < 0'),
+        ("<= '40Gi'", '40Gi")) <= 0'),
+        ("== '40GB'", '40Gi")) == 0'),
+    ],
+)
+def test_a_capacity_that_is_read_as_an_attribute_is_compared_as_one(compared, amount):
+    failing, text = corrected(f"{A}.model == 'A100' && {A}.memory {compared}")
+    right = f'{C}.memory.compareTo(quantity("{amount}'
+    assert text == f'{A}.model == "A100" && {right}'
+    assert failing.lacks.endswith(f"; memory is a capacity: write {right}")
+    assert [one.write for one in failing.corrections] == [right]
+
+
+def test_the_number_may_come_first():
+    _, text = corrected(f"40960 <= {A}.memory")
+    assert text == f'{C}.memory.compareTo(quantity("40960Mi")) >= 0'
+
+
+@pytest.mark.parametrize("compared", ["== true", "== 'big'", f"== {A}.model", ">= 1.5"])
+def test_what_is_no_amount_is_not_corrected(compared):
+    failing, _ = corrected(f"{A}.memory {compared}")
+    assert failing.corrections == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "right"),
+    [
+        (">= '550.0.0'", 'compareTo(semver("550.0.0")) >= 0'),
+        ("< '550'", 'compareTo(semver("550", true)) < 0'),
+        ("> 550", 'compareTo(semver("550", true)) > 0'),
+    ],
+)
+def test_a_version_beside_an_order_is_compared_by_compare_to(condition, right):
+    failing, text = corrected(f"{A}.version {condition}")
+    assert text == f"{A}.version.{right}"
+    assert failing.lacks == f"has version as the version 570.1.0: write {text}"
+    assert failing.texts == ()
+
+
+@pytest.mark.parametrize("condition", ["> 'newest'", "> true", f"> {A}.model"])
+def test_a_version_beside_no_version_is_not_corrected(condition):
+    failing, _ = corrected(f"{A}.version {condition}")
+    assert (failing.corrections, failing.lacks) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("path", "domain"),
+    [
+        ('device.attributes["gpuu.example.com"].model', DRIVER),
+        ('device.attributes["example.com"].model', DRIVER),
+        ('device.attributes["example.org"].link', "net.example.org"),
+    ],
+)
+def test_a_mistyped_domain_is_told_and_corrected(path, domain):
+    failing, text = corrected(f"{path} == {path}")
+    right = f'device.attributes["{domain}"].{path.rpartition(".")[2]}'
+    assert text == f"{right} == {right}"
+    assert failing.lacks.endswith(f"; did you mean {domain}?")
+
+
+def test_a_domain_that_is_like_no_other_is_not_corrected():
+    failing, _ = corrected('device.capacity["other.org"].memory == quantity("1")')
+    assert failing.corrections == ()
+    _, text = corrected(
+        'device.capacity["example.com"].memory.compareTo(quantity("1")) > 0 || false'
+    )
+    assert text == f'{C}.memory.compareTo(quantity("1")) > 0 || false'
+
+
+def test_a_domain_is_corrected_inside_a_macro():
+    path = 'device.attributes["example.com"].model'
+    _, text = corrected(f"['A100'].exists(m, m == {path})")
+    assert text == f'["A100"].exists(m, m == {A}.model)'
+    asked, _ = corrected(f"has({A}.model) && has({path}) == {path}")
+    assert [one.instead for one in asked.corrections] == [path]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "decimal"),
+    [
+        ("40GB", "40Gi", "40G"),
+        ("40 Gi", "40Gi", "40G"),
+        ("40gi", "40Gi", "40G"),
+        ("40kb", "40Ki", "40k"),
+        ("1.5tib", "1.5Ti", "1.5T"),
+    ],
+)
+def test_a_text_that_is_no_quantity_is_told_once_for_all_devices(wrong, right, decimal):
+    failing, text = corrected(f"{C}.memory.compareTo(quantity('{wrong}')) >= 0")
+    assert failing.everywhere == f"'{wrong}' is no quantity: write {right} (or {decimal})"
+    assert text == f'{C}.memory.compareTo(quantity("{right}")) >= 0'
+
+
+@pytest.mark.parametrize("wrong", ["much", "", "1.2.3G"])
+def test_a_text_that_is_like_no_quantity_is_not_corrected(wrong):
+    condition = f"quantity('1') != quantity('{wrong}') && {A}.model.size() > 0"
+    failing, _ = corrected(condition)
+    assert (failing.corrections, failing.everywhere) == ((), "")

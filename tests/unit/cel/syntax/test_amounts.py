@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an amount that is written in another way stands for."""
+
+import pytest
+
+from dra_driver.cel.syntax import amounts
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("40Gi", "40Gi"),
+        ("40G", "40G"),
+        ("40k", "40k"),
+        ("40K", "40Ki"),
+        ("40GB", "40Gi"),
+        ("40 gib", "40Gi"),
+        ("40", ""),
+        ("much", ""),
+    ],
+)
+def test_the_unit_is_one_that_quantities_have(text, meant):
+    assert amounts.of_text(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("number", "meant"),
+    [(999, "999Gi"), (1000, "1000Mi"), (1_000_000, "1000000Mi"), (1_000_001, "1000001")],
+)
+def test_a_number_is_what_it_most_likely_is_in_memory(number, meant):
+    assert amounts.of_number(number) == meant
