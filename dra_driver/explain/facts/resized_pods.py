@@ -95,8 +95,7 @@ class _Statuses:
     """What the statuses of a pod's containers say of them, as far as they say something; else what the spec does."""
 
     def __init__(self, pod: Pod) -> None:
-        every = (*_of_the_first(pod), *(pod.status.container_statuses or ()))
-        self._by_name: Mapping[str, ContainerStatus] = {one.name: one for one in every}
+        self._by_name: Mapping[str, ContainerStatus] = {one.name: one for one in _statuses_of(pod)}
         self._infeasible = _is_infeasible(pod)
         init = pod.spec.init_containers or ()
         self._of_init = frozenset(one.name for one in init if not is_sidecar(one))
@@ -137,7 +136,7 @@ def _has_amounts(pod: Pod) -> Iterator[bool]:
         one.name: one.resources.requests
         for one in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
     }
-    for one in (*_of_the_first(pod), *(pod.status.container_statuses or ())):
+    for one in _statuses_of(pod):
         spec, now = wanted.get(one.name), one.resources
         yield one.allocated_resources not in (None, spec)
         yield now is not None and now.requests not in (None, spec)
@@ -145,8 +144,9 @@ def _has_amounts(pod: Pod) -> Iterator[bool]:
     yield _is_infeasible(pod)
 
 
-def _of_the_first(pod: Pod) -> Sequence[ContainerStatus]:
-    return pod.status.init_container_statuses or ()
+def _statuses_of(pod: Pod) -> Sequence[ContainerStatus]:
+    status = pod.status
+    return (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
 
 
 def _is_infeasible(pod: Pod) -> bool:
