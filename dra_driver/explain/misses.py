@@ -13,7 +13,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.explain.costs import CORRECT, EDIT, EDIT_CLASS, cost_of
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.reasons import RequestExplained
+from dra_driver.explain.reasons import DeviceKind, RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector
 from dra_driver.explain.verdict import (
     CapacityConsumed,
@@ -81,22 +81,26 @@ def nearest(
 
     `free`: only among the devices against which nothing but selectors speaks.
     """
-    best: Miss | None = None
-    seen: set[object] = set()
-    for kind in explained.kinds(devices):
-        # Devices with the same false conditions and equally costly other reasons have the same distance. A large fleet has few of
-        # these, and the first device of each is enough.
-        costs = (cost_of(one, explained.own) for one in kind.others)
-        key = (id(kind.judgement), _ends(explained.fleet, kind.others), *costs)
-        if key in seen:
-            continue
-        seen.add(key)
-        miss = missed(explained, kind.devices[0])
-        if free and miss.others:
-            continue
-        if miss.reasons and (best is None or miss.distance < best.distance):
-            best = miss
+    key = (Miss, frozenset(explained.own))
+    misses = explained.shared(key, devices, lambda: _of_each_distance(explained, devices))
+    possible = [one for one in misses if one.reasons and not (free and one.others)]
+    best = min(possible, key=lambda one: one.distance, default=None)
     return best and relaxed(explained, best)
+
+
+def _of_each_distance(
+    explained: RequestExplained, devices: Sequence[SliceDevice]
+) -> Sequence[Miss]:
+    """Return the first device of those with the same false conditions and equally costly other reasons, in their order.
+
+    These have the same distance, and a large fleet has few of them.
+    """
+    found: dict[object, DeviceKind] = {}
+    for kind in explained.kinds(devices):
+        costs = [cost_of(one, explained.own) for one in kind.others]
+        key = (id(kind.judgement), _ends(explained.fleet, kind.others), *costs)
+        found.setdefault(key, kind)
+    return [missed(explained, kind.devices[0]) for kind in found.values()]
 
 
 def roomiest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:

@@ -63,13 +63,14 @@ class Judgement(Struct, frozen=True):
     """The selectors' answers for a device. `parts` are all false conditions; `proposals` uses them to propose changes.
 
     `failing` are the conditions with a run-time error. The search stops with this error when it comes to the device. `unanswered`: a
-    selector has no answer.
+    selector has no answer. `foreign`: the selectors ask for another driver.
     """
 
     verdicts: tuple[Verdict, ...] = ()
     parts: tuple[tuple[RequestSelector, FalseCondition], ...] = ()
     failing: tuple[tuple[RequestSelector, FailingCondition], ...] = ()
     unanswered: bool = False
+    foreign: bool = False
 
 
 class SelectorAnswers:
@@ -179,7 +180,7 @@ class SelectorAnswers:
 
     def foreign(self, device: SliceDevice) -> bool:
         """Return whether the selectors ask for another driver than the device's driver."""
-        return any(part.path == _DRIVER for _, part in self.judged(device).parts)
+        return self.judged(device).foreign
 
     def of_class(self, device: SliceDevice) -> bool:
         """Return whether the selectors of the class match the device, whatever those of the request say."""
@@ -188,7 +189,8 @@ class SelectorAnswers:
 
     def meant(self, devices: Sequence[SliceDevice]) -> Sequence[SliceDevice]:
         """Return the devices of the drivers that the selectors ask for; all devices if there is none."""
-        return [one for one in devices if not self.foreign(one)] or devices
+        judged = self.judged
+        return [one for one in devices if not judged(one).foreign] or devices
 
     def _judge(self, device: SliceDevice, *, relax: bool = False) -> Judgement:
         try:
@@ -245,7 +247,8 @@ def _judgement(
             SelectorFalse(selector.source, selector.index, first.part, first.found, first.hint)
         )
     parts = tuple((selector, part) for selector, parts in false for part in parts)
-    return Judgement(tuple(verdicts), parts, failing, error is not None)
+    foreign = any(part.path == _DRIVER for _, part in parts)
+    return Judgement(tuple(verdicts), parts, failing, error is not None, foreign)
 
 
 def answers_for(fleet: Fleet, request: ClaimRequest, stop: Check = never) -> SelectorAnswers:

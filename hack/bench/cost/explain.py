@@ -2,8 +2,8 @@
 """How long does it take to explain a claim on a large fleet, and how much memory?
 
 The whole process counts, from its start to its end: an interpreter that reads a recorded cluster of 1,000 nodes with
-8 devices each, with claims that hold half of them and ten ordinary pods per node, and explains one claim. Every device
-has a serial number of its own, so no two are equal. Then the same with 100,000 devices, of which none or a third is held.
+8 devices each, with claims that hold half of them or all, and ten ordinary pods per node, and explains one claim. Every device
+has a serial number of its own, so no two are equal. Then the same with 100,000 devices, of which none, three of each eight, or all are held.
 """
 
 import json
@@ -23,7 +23,6 @@ from hack.bench.cost.figures import Times, in_turn, ratio
 from hack.bench.cost.report import Answer, Table, Target, times_table
 
 NODES, DEVICES, PODS = 1_000, 8, 10
-HELD = (0, 2, 4, 6)
 LIMIT_SECONDS, LIMIT_MIB, LIMIT_HELP = 1.0, 300.0, 3.0
 LARGE_NODES, LARGE_SECONDS, LARGE_MIB = 12_500, 5.0, 250.0
 DRIVER = "gpu.example.com"
@@ -52,6 +51,12 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         **_NUMA,
     },
 }
+
+FLEETS: tuple[tuple[Sequence[int], Collection[str]], ...] = (
+    ((0, 2, 4, 6), {EASY}),
+    (range(DEVICES), ()),
+)
+"""The devices of each node that claims have, and the problems that can be solved then."""
 
 
 def record(path: Path, nodes: int, held: Sequence[int], pods: int) -> None:
@@ -144,10 +149,8 @@ def _holder(node: int, index: int) -> dict[str, Any]:
 def measure(context: Context) -> Answer:
     """Every problem in turn, a process each."""
     repeats = 2 if context.quick else 10
-    with tempfile.TemporaryDirectory() as folder:
-        recorded = Path(folder) / "fleet.json"
-        record_apart(recorded, NODES, HELD, PODS)
-        times, peaks = _problems(Path(folder), recorded, repeats, {EASY})
+    half, all_held = (_of_fleet(held, fits, repeats) for held, fits in FLEETS)
+    times, peaks = (*half[0], *all_held[0]), (*half[1], *all_held[1])
     large, tables = _large(1 if context.quick else 3)
     about = (
         f"`dra-driver explain -f CLAIM --from RECORD`, {NODES:,} nodes x {DEVICES} devices, {repeats} runs of each, "
@@ -163,8 +166,22 @@ def measure(context: Context) -> Answer:
             *large,
             Target("`--help` ÷ `python -c pass`", ratio(helped, nothing), LIMIT_HELP),
         ),
-        (times_table(about, times), *tables, times_table(beside, [helped, nothing])),
+        (
+            times_table(f"{about} Half of the devices are held:", half[0]),
+            times_table("The same, all devices are held:", all_held[0]),
+            *tables,
+            times_table(beside, [helped, nothing]),
+        ),
     )
+
+
+def _of_fleet(
+    held: Sequence[int], fits: Collection[str], repeats: int
+) -> tuple[list[Times], list[float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        recorded = Path(folder) / "fleet.json"
+        record_apart(recorded, NODES, held, PODS)
+        return _problems(Path(folder), recorded, repeats, fits)
 
 
 def _large(repeats: int) -> tuple[tuple[Target, ...], tuple[Table, ...]]:
@@ -173,6 +190,7 @@ def _large(repeats: int) -> tuple[tuple[Target, ...], tuple[Table, ...]]:
     for held, about, fits, limits in (
         ((), "no claims", {EASY, MANY, TOGETHER}, (LARGE_SECONDS, LARGE_MIB)),
         ((0, 3, 6), "claims that hold three of each eight", {EASY}, (None, None)),
+        (range(DEVICES), "claims that hold all", set[str](), (None, None)),
     ):
         count = f"{LARGE_NODES * DEVICES:,} devices, {about}"
         with tempfile.TemporaryDirectory() as folder:
