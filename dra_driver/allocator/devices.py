@@ -118,13 +118,20 @@ class SliceDevice:
 
 
 class PoolSlice:
-    """One ResourceSlice and its devices."""
+    """One ResourceSlice and its devices. `only`: as it is for these nodes, and not for others that it selects."""
 
-    def __init__(self, published: ResourceSlice) -> None:
+    def __init__(
+        self,
+        published: ResourceSlice,
+        pool_id: PoolID | None = None,
+        only: frozenset[str] | None = None,
+    ) -> None:
         spec = published.spec
+        self.published = published
         self.name = published.metadata.name
         self.spec = spec
-        self.pool_id = PoolID(spec.driver, spec.pool.name)
+        self.pool_id = pool_id or PoolID(spec.driver, spec.pool.name)
+        self.only = only
 
     @cached_attribute
     def devices(self) -> list[SliceDevice]:

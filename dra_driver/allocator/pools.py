@@ -103,14 +103,19 @@ class SliceIndex:
         Raises AllocationError if a node selector is invalid. The stable allocator does not sort: upstream it keeps the order of
         the slices, and uses the random order of a Go map for pools.
         """
+        newest = self.newest_for(node)
+        found = [pool for pool in map(self.pool_of, newest.values()) if pool is not None]
+        if self._rules.newer_than_stable:
+            found.sort(key=lambda pool: (pool.has_binding_conditions, pool.id))
+        return found
+
+    def newest_for(self, node: Node) -> dict[PoolID, list[PoolSlice]]:
+        """Return the newest slices for the node, by pool. Raises AllocationError if a node selector is invalid."""
         seen: dict[PoolID, list[PoolSlice]] = {}
         for part in self._candidates(node):
             if self._known(part) and self._is_for(part, node):
                 _keep_newest(seen, part)
-        found = [pool for pool in map(self._pool, seen.values()) if pool is not None]
-        if self._rules.newer_than_stable:
-            found.sort(key=lambda pool: (pool.has_binding_conditions, pool.id))
-        return found
+        return seen
 
     def _candidates(self, node: Node) -> list[PoolSlice]:
         own = self._of_node.get(node.metadata.name, [])
@@ -147,7 +152,8 @@ class SliceIndex:
             ) from error
         return bool(part.spec.per_device_node_selection) and _any_device_is_for(part, node)
 
-    def _pool(self, slices: list[PoolSlice]) -> Pool | None:
+    def pool_of(self, slices: list[PoolSlice]) -> Pool | None:
+        """Return the pool with these newest slices for a node; None if there are newer ones for other nodes, and these are not all."""
         pool = slices[0].spec.pool
         pool_id = slices[0].pool_id
         # If all slices of the pool are for this node, the other slices of the cluster are not needed.

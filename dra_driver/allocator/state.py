@@ -40,10 +40,14 @@ class SharedDeviceID(NamedTuple):
 
 
 class PoolID(NamedTuple):
-    """The driver and name of a pool. Unique in the cluster."""
+    """The driver and name of a pool. Unique in the cluster.
+
+    `part` is "" in the search. A report names a node here if the scheduler sees the pool of this node as one by itself.
+    """
 
     driver: str
     pool: str
+    part: str = ""
 
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}"

@@ -56,7 +56,7 @@ class DevicesOfCluster:
         if self._state.gaps("resourceslices"):
             return []  # what was not read may match
         different: dict[bytes, SliceDevice] = {}
-        for device in self._fleet.devices.values():
+        for device in self._fleet.all_devices:
             different.setdefault(_values(device), device)
         return list(different.values())
 
@@ -112,7 +112,7 @@ class DevicesOfCluster:
         selectors = compiled((*self._classes[name], *mine), self._known)
         same: dict[bytes, bool] = {}
         nodes: Counter[str] = Counter()
-        for device in self._fleet.devices.values():
+        for device in self._fleet.all_devices:
             key = _values(device)
             if key not in same:
                 same[key] = all(_fits(each, device) for each in selectors)

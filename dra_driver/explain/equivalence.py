@@ -83,7 +83,7 @@ class NodeEquivalence:
         self._numbers: dict[object, int] = {}
         self._own: dict[str, list[SliceDevice]] = {name: [] for name in nodes.nodes}
         self._shared: dict[frozenset[str] | None, list[SliceDevice]] = {}
-        for device in fleet.devices.values():
+        for device in fleet.all_devices:
             self._file(device)
         self._unusable = [
             (part, self._number(why))
@@ -225,6 +225,8 @@ class NodeEquivalence:
 
 
 def _is_for(part: PoolSlice, node: Node) -> bool:
+    if part.only is not None and node.metadata.name not in part.only:
+        return False
     try:
         return not part.chooses_nodes or part.is_for(node)
     except AllocationError:

@@ -11,7 +11,6 @@ from functools import cached_property
 from dra_driver.allocator.amounts import ZERO, Amount
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.allocator.state import DeviceID
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.device_state import DeviceState
 from dra_driver.explain.facts.device_nodes import DeviceNodes, choice
@@ -67,13 +66,13 @@ class Overview:
         self.state = readable(state)
         self.fleet = Fleet(self.state)
         self._nodes = DeviceNodes(self.state.nodes)
-        self._against: dict[DeviceID, Verdict | None] = {}
+        self._against: dict[SliceDevice, Verdict | None] = {}
         self._any_request = DeviceState(self.fleet, _request(ONE_DEVICE), self._nodes)
 
     @cached_property
     def devices(self) -> tuple[SliceDevice, ...]:
         """All devices of the newest generation of each pool, sorted by node, driver, pool and name."""
-        found = self.fleet.devices.values()
+        found = self.fleet.all_devices
         return tuple(sorted(found, key=lambda one: (self.nodes_of(one) or (), one.id)))
 
     def nodes_of(self, device: SliceDevice) -> tuple[str, ...] | None:
@@ -91,9 +90,9 @@ class Overview:
 
     def against(self, device: SliceDevice) -> Verdict | None:
         """Return the first reason why no new claim gets the device or a share of it, whatever its class; None if one could."""
-        if device.id not in self._against:
-            self._against[device.id] = next(self._state_of(device).reasons(device), None)
-        return self._against[device.id]
+        if device not in self._against:
+            self._against[device] = next(self._state_of(device).reasons(device), None)
+        return self._against[device]
 
     def state_of(self, device: SliceDevice) -> str:
         """Return the word of the column FREE."""

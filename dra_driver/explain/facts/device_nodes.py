@@ -28,6 +28,12 @@ class DeviceNodes:
 
     def of(self, device: SliceDevice) -> frozenset[str] | None:
         """Return the names of the nodes that can use the device; None means all nodes."""
+        found, only = self._chosen(device), device.slice.only
+        if only is None:
+            return found
+        return only & (frozenset(self.nodes) if found is None else found)
+
+    def _chosen(self, device: SliceDevice) -> frozenset[str] | None:
         name, everywhere, selector = choice(device)
         if name:
             return frozenset((name,)) if name in self.nodes else _NOWHERE

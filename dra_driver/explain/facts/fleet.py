@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from dra_driver.allocator.allocate import Allocator
 from dra_driver.allocator.allocated_devices import AllocatedClaim, AllocatedDevices
 from dra_driver.allocator.counters import AvailableCounters
-from dra_driver.allocator.devices import PoolSlice, SliceDevice
+from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.own_counters import with_own_counters
-from dra_driver.allocator.pools import Pool, counter_sets_of, device_named_twice, unknown_counter
+from dra_driver.allocator.pools import Pool
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
@@ -23,6 +23,7 @@ from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.holders import Holders
+from dra_driver.explain.facts.pools import pools_of
 from dra_driver.explain.facts.resized_pods import StatusCounts
 from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.names import full_name
@@ -95,16 +96,8 @@ class Fleet:
 
     @cached_property
     def pools(self) -> Mapping[PoolID, Pool]:
-        """The newest generation of each pool, with the slices for all nodes."""
-        newest: dict[PoolID, list[PoolSlice]] = {}
-        for part in map(PoolSlice, self.slices):
-            known = newest.get(part.pool_id)
-            generation = part.spec.pool.generation
-            if known is None or generation > known[0].spec.pool.generation:
-                newest[part.pool_id] = [part]
-            elif generation == known[0].spec.pool.generation:
-                known.append(part)
-        return {pool_id: _whole(pool_id, newest[pool_id]) for pool_id in sorted(newest)}
+        """The pools with the slices for all nodes; in parts where nodes see different slices of one."""
+        return pools_of(self.slices, self.state.nodes, self.rules)
 
     @cached_property
     def allocator(self) -> Allocator:
@@ -133,13 +126,20 @@ class Fleet:
 
     @cached_property
     def devices(self) -> Mapping[DeviceID, SliceDevice]:
-        """Every device, in the order of pools and slices."""
-        return {device.id: device for pool in self.pools.values() for device in pool.devices}
+        """The devices by ID. Of several with one ID, for different nodes, the first."""
+        found: dict[DeviceID, SliceDevice] = {}
+        for device in self.all_devices:
+            found.setdefault(device.id, device)
+        return found
 
     @cached_property
     def all_devices(self) -> Sequence[SliceDevice]:
-        """Every device, in the same order."""
-        return tuple(self.devices.values())
+        """Every device, in the order of pools and slices; of an invalid pool, each name once."""
+        return tuple(
+            device
+            for pool in self.pools.values()
+            for device in (_by_id(pool) if pool.invalid_because else pool.devices)
+        )
 
     @cached_property
     def nodes(self) -> DeviceNodes:
@@ -191,7 +191,7 @@ class Fleet:
         key = (pool_id, counter_set, counter)
         if key not in self._users:
             users: dict[str, AllocatedClaim] = {}
-            for device in self.pools[pool_id].devices:
+            for device in self.pools[pool_id].all_devices:
                 if counter:
                     takes = device.consumes.get((counter_set, counter), 0) > 0
                 else:
@@ -238,21 +238,11 @@ class Fleet:
         return [holder, *shares] if holder else shares
 
 
-def _whole(pool_id: PoolID, slices: Sequence[PoolSlice]) -> Pool:
-    in_order = sorted(slices, key=lambda part: part.name)
-    counter_sets, twice = counter_sets_of(in_order)
-    problem = device_named_twice(in_order) or twice or unknown_counter(counter_sets, in_order)
-    return Pool(
-        pool_id,
-        in_order,
-        counter_sets=counter_sets,
-        incomplete=len(in_order) != in_order[0].spec.pool.resource_slice_count,
-        invalid_because=problem,
-    )
+def _by_id(pool: Pool) -> Iterable[SliceDevice]:
+    return {device.id: device for device in pool.devices}.values()
 
 
 def _incomplete(pool: Pool) -> PoolIncomplete:
     published = pool.slices[0].spec.pool
-    return PoolIncomplete(
-        str(pool.id), len(pool.slices), published.resource_slice_count, published.generation
-    )
+    count = len(pool.slices) + len(pool.for_others)
+    return PoolIncomplete(str(pool.id), count, published.resource_slice_count, published.generation)
