@@ -199,19 +199,22 @@ class StateStore:
 
 
 def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
-    """Read the claims of a state file of any schema; empty if the file does not exist. The file and its log stay as they are, so
+    """Read the claims of a state file of any schema; empty if the file does not exist or is empty. The file and its log stay as they are, so
     that the driver's next start can check them.
 
     Raises DriverError if the file cannot be read, also if only newer drivers may read it.
     """
     try:
-        is_there = path.exists()
+        # SQLite would remove the log beside an empty file, and with it the trace of what was lost.
+        has_content = path.stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        has_content = False
     except PermissionError as error:
         raise Permanent(
             f"cannot look at state file {path}: permission denied; it is root's alone, so run this command as root"
         ) from error
     ready = successor_of(path)  # the driver's next start begins with it
-    if not is_there and ready is None:
+    if not has_content and ready is None:
         return ()
     path = ready or path
     try:
