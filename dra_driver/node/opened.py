@@ -5,15 +5,20 @@
   count as damage of the whole file. So whoever checks rows reads such bytes as surrogates (`lenient`), which no text of the driver has,
   and finds the row. The checked file is then read as Python does it (`strict`), which is faster.
 * What a killed process left beside the file, -wal and -shm, shows whether its log is whole (`dra_driver.node.wal`). The last process
-  that closes the file takes the log up and removes both, and even a connection that only reads writes a new -shm. So a tool
-  that only looks reads without both of that.
+  that closes the file takes the log up and removes both, and even a connection that only reads writes a -shm that is missing. That
+  one would say of a damaged log that it is whole. So a tool that only looks reads without both of that.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from dra_driver.node.private import FILE_MODE
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _SURROGATES: Callable[[bytes], str] = partial(str, encoding="utf-8", errors="surrogateescape")
 
 
@@ -52,9 +57,13 @@ def is_text(value: object) -> bool:
 
 def _way_to_look(path: Path) -> str:
     """Return the options of SQLite with which it changes nothing."""
-    if path.with_name(f"{path.name}-shm").exists():
+    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if log.exists() and not index.exists():
+        # SQLite would write it. It leaves an empty one as it is, and an empty one says nothing of the log. If the directory cannot be
+        # written, SQLite says so.
+        with suppress(OSError):
+            os.close(os.open(index, _NEW, FILE_MODE))
+    if index.exists() or log.exists():
         return "mode=ro&readonly_shm=1"
-    if path.with_name(f"{path.name}-wal").exists():
-        return "mode=ro"  # makes the missing -shm, and leaves the -wal
     # There is no log to take up. Only who may write removes the empty -wal and -shm that SQLite makes while the file is open.
     return "mode=rw"

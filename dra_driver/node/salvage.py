@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the held rows of a state file that is about to be set aside because of one damaged row.
+"""Read the held rows of a state file that is about to be set aside because of one damaged row, or of damaged tables that follow from
+the claims.
 
 The driver can find Prepared claims without the row: they have CDI files, the kubelet lists them, and the API server has them. But
 only the row shows that a device is held: the API server and the kubelet have forgotten its pod, whose containers may still run. So
-the driver copies the held rows with a correct digest into the new file. If pages or the log of the file are damaged, it copies no
-row, because the content may be out of date.
+the driver copies the held rows with a correct digest into the new file. If other pages or the log of the file are damaged, it
+copies no row, because the content may be out of date (`dra_driver.node.content`, `dra_driver.node.wal`).
 """
 
 import sqlite3

@@ -25,21 +25,15 @@ from pathlib import Path
 
 from dra_driver.errors import DriverError, Fatal, Permanent
 from dra_driver.model.state import PreparedClaim
+from dra_driver.node.content import check_content, every_claim
 from dra_driver.node.decoded_rows import DecodedRows
 from dra_driver.node.files import never
 from dra_driver.node.guard_file import is_of_earlier_boot, note_boot, open_guard
-from dra_driver.node.opened import is_text, open_to_look, open_to_write, strict
+from dra_driver.node.opened import open_to_look, open_to_write, strict
 from dra_driver.node.private import close_files
-from dra_driver.node.rows import DamagedRow, columns_of, damaged
+from dra_driver.node.rows import DamagedRow
 from dra_driver.node.salvage import held_rows
-from dra_driver.node.schema import (
-    SCHEMA,
-    check_reader,
-    migrate,
-    tables_of,
-    triggers_of,
-    version_of,
-)
+from dra_driver.node.schema import check_reader, migrate, version_of
 from dra_driver.node.sqlite_errors import driver_error, is_damage
 from dra_driver.node.successor import FAILPOINTS as SUCCESSOR_FAILPOINTS
 from dra_driver.node.successor import successor_of, take_place, write_successor
@@ -194,7 +188,7 @@ class StateStore:
             (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
             self._has_log = mode == "wal"
             db.execute("PRAGMA synchronous = FULL")
-            _check(db)
+            check_content(db)
             migrate(db)
         except BaseException:
             # To close it takes the log up. What is damaged in the pages or in a row is as damaged then.
@@ -205,58 +199,31 @@ class StateStore:
 
 
 def read_claims(path: Path) -> tuple[PreparedClaim, ...]:
-    """Read the claims of a state file of any schema; empty if the file does not exist. The file and its log stay as they are, so
+    """Read the claims of a state file of any schema; empty if the file does not exist or is empty. The file and its log stay as they are, so
     that the driver's next start can check them.
 
     Raises DriverError if the file cannot be read, also if only newer drivers may read it.
     """
     try:
-        is_there = path.exists()
+        # SQLite would remove the log beside an empty file, and with it the trace of what was lost.
+        has_content = path.stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        has_content = False
     except PermissionError as error:
         raise Permanent(
             f"cannot look at state file {path}: permission denied; it is root's alone, so run this command as root"
         ) from error
     ready = successor_of(path)  # the driver's next start begins with it
-    if not is_there and ready is None:
+    if not has_content and ready is None:
         return ()
     path = ready or path
     try:
         with closing(open_to_look(path)) as db:
             check_reader(db, path)
-            _check(db)
-            return _every_claim(db) if version_of(db) else ()
+            check_content(db)
+            return every_claim(db) if version_of(db) else ()
     except sqlite3.Error as error:
         raise driver_error(error, path, BUSY_SECONDS) from error
-
-
-def _check(db: sqlite3.Connection) -> None:
-    """Raise sqlite3.DatabaseError if the content is not as it was written."""
-    found = db.execute("PRAGMA quick_check").fetchone()
-    if found != ("ok",):
-        raise damaged(f"quick_check: {found}")
-    if not version_of(db):
-        return  # nothing in it yet
-    stored = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_schema WHERE type = 'trigger'")}
-    if any(one not in stored for one in triggers_of(version_of(db))):
-        raise damaged("a trigger is not as it was written")
-    for table in tables_of(version_of(db)):
-        for row in db.execute(f"SELECT * FROM {table}"):  # noqa: S608  a constant
-            if not all(map(is_text, row)):
-                raise DamagedRow(f"a row of the table {table} has a text that is not UTF-8")
-    db.execute("BEGIN")  # both tables of one moment
-    claims = _every_claim(db)
-    owners = set(db.execute("SELECT pool, device, share, claim_uid FROM owners"))
-    db.execute("COMMIT")
-    owed = {
-        (key.pool, key.device, key.share, claim.ref.uid) for claim in claims for key in claim.owned
-    }
-    if owners != owed and version_of(db) <= SCHEMA:  # claims of a newer driver may own more
-        raise damaged(f"the owners {sorted(owners)} are not those of the claims, {sorted(owed)}")
-
-
-def _every_claim(db: sqlite3.Connection) -> tuple[PreparedClaim, ...]:
-    """Read the claims of a file of any schema, before the file is migrated."""
-    return StateTransaction(db, "", columns=columns_of(version_of(db))).all_claims()
 
 
 def _get_alone(path: Path, guard: int) -> None:

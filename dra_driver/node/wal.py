@@ -6,15 +6,23 @@ the rest is an unfinished transaction. It is wrong if the log was truncated, rem
 state, perhaps of an earlier boot, and recovery would undo the devices of running pods. Committed transactions are lost in these
 two cases:
 
-* After the last frame that SQLite accepts, the log has another commit frame with the log's salts.
-* The index of the log (-shm), as the last process left it, has frames that are not yet in the main file; and it has more frames
-  than SQLite accepts, or other salts than the log.
+* The index of the log (-shm), as the last process left it, has more frames than SQLite accepts, or other salts than the log; and
+  frames of it are not yet in the main file, or SQLite accepts the beginning of the log, whose pages are older than the main file's.
+* After the last frame that SQLite accepts, the log has another commit frame with the log's salts. This counts only if no whole index
+  says that the log ends where SQLite ends too.
+
+Why not if it says so? SQLite writes all frames of a commit, forces them to the disk, and then writes the index. If the process is killed in
+between, or the disk reports an error, the commit has not happened. The next one overwrites its frames from the first on, and may have
+fewer of them. What is left of the others has the log's salts, and perhaps the mark of a commit.
+
+So an index must come from a driver, which writes it only after this check. A tool that looks at a damaged log must not make one
+(`dra_driver.node.opened`).
 
 SQLite destroys these proofs as soon as it opens the file: it writes the index anew, and removes the log when it closes the file. So
 this module adds up the checksums itself, before SQLite opens anything: wherever the start ends, the next one finds the same. That takes
 0.2 s for 4 MB, at which SQLite begins the log anew. Only a killed process leaves a log.
 
-If a process is killed during a commit, neither case happens. A power cut may cause both: the -shm can reach the disk before the last
+A killed process causes neither case. A power cut may cause both: the -shm can reach the disk before the last
 frames, which wait for no disk (`StateStore`). So the log is not checked in the first start after a boot. Layout: SQLite, "WAL-mode File Format".
 """
 
@@ -33,13 +41,18 @@ _FRAME = struct.Struct(">2I8s2I")  # page, size of the database if this is a com
 _SUMMED_OF_HEADER, _SUMMED_OF_FRAME = 24, 8
 _PAGE_SIZE_AT = slice(16, 18)  # in the main file
 _INDEX_HEADER_BYTES = 48
-_INDEX = struct.Struct("=16xI12x8s8x")  # each of the two copies of its header: frames and salts
+# Each of the two copies of its header: version, frames, salts, checksum of what stands before it.
+_INDEX = struct.Struct("=I12xI12x8s2I")
+_INDEX_VERSION, _SUMMED_OF_INDEX = 3007000, 40
 # After both copies: the number of frames that are already in the main file.
 _BACKFILLED = struct.Struct("=I")
 
 
 class Index(Struct, frozen=True):
-    """The index of the log: how many frames the log has, how many of them are already in the main file, and its salts."""
+    """The index of the log: how many frames the log has, how many of them are already in the main file, and its salts.
+
+    No salts: there is no whole index.
+    """
 
     frames: int = 0
     backfilled: int = 0
@@ -61,25 +74,30 @@ def check_log(path: Path) -> None:
     would release the locks of all connections.
     """
     index, log = read_index(path), read_log(path)
-    if index.frames > index.backfilled and (
-        index.salts != log.salts or index.frames > log.accepted
-    ):
+    same_log, is_cut = index.salts == log.salts, index.frames > log.accepted
+    is_needed = index.frames > index.backfilled
+    # What SQLite accepts of a log that was cut hides newer pages in the main file.
+    if (is_needed and (is_cut or not same_log)) or (same_log and is_cut and log.accepted):
         raise damaged(
             f"the write-ahead log is not whole: it had {index.frames} frames, {log.accepted} can be read"
         )
-    if log.last_commit > log.accepted:
+    ends_there = same_log and index.frames == log.accepted
+    if log.last_commit > log.accepted and not ends_there:
         raise damaged(
             f"the write-ahead log is damaged: transactions behind frame {log.accepted} cannot be read"
         )
 
 
 def read_index(path: Path) -> Index:
-    """Read the header of the -shm of the database at `path`."""
+    """Read the header of the -shm of the database at `path`; an empty one if it is not whole."""
     content = _start(path.with_name(f"{path.name}-shm"), 2 * _INDEX_HEADER_BYTES + _BACKFILLED.size)
     first, second = content[:_INDEX_HEADER_BYTES], content[_INDEX_HEADER_BYTES : -_BACKFILLED.size]
     if first != second or not first:
         return Index()
-    frames, salts = _INDEX.unpack(first)
+    version, frames, salts, *stored = _INDEX.unpack(first)
+    sums = _added((0, 0), first[:_SUMMED_OF_INDEX], "=")
+    if (version, tuple(stored)) != (_INDEX_VERSION, sums):
+        return Index()
     (backfilled,) = _BACKFILLED.unpack(content[-_BACKFILLED.size :])
     return Index(frames, backfilled, salts)
 

@@ -168,8 +168,13 @@ def test_bytes_that_come_while_the_driver_runs_are_named(tmp_path: Path) -> None
 def test_nothing_is_kept_of_a_file_whose_pages_are_damaged(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     write(path, row("one", "gpu-0"))
-    # Owners that are not those of the claims: which of both is right nobody knows.
-    change(path, "DELETE FROM owners")
+    with closing(sqlite3.connect(path)) as db:
+        (page,) = db.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'hardware'"
+        ).fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"x" * 4096)
     store = StateStore(path, boot_id=A_BOOT)
     assert store.quarantined is not None
     with store.reading() as state:

@@ -449,7 +449,7 @@ def test_claims_of_a_file_that_is_damaged_elsewhere_are_not_believed(path: Path)
     with path.open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"x" * size)
-    with pytest.raises(Permanent, match=r"quick_check|malformed"):
+    with pytest.raises(Permanent, match=r"integrity_check|malformed"):
         read_claims(path)
 
 

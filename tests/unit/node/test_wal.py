@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.state import Phase, PreparedClaim
@@ -179,8 +180,77 @@ def test_a_power_cut_costs_the_last_preparations_only(tmp_path: Path, how: str) 
             assert (row.ref.name, row.cdi_spec) == ("one", a_row("one").cdi_spec)
 
 
+def test_a_log_that_was_cut_hides_the_newer_pages_of_the_main_file(
+    killed: Path, tmp_path: Path
+) -> None:
+    copy, cut = shutil.copytree(killed, tmp_path / "copy"), tmp_path / "cut"
+    with closing(sqlite3.connect(copy / "state.db")) as db:
+        db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        shutil.copytree(copy, cut)
+    assert read_index(cut / "state.db").backfilled == frames(cut / "state.db-wal")
+    cut_two_frames(cut)
+    assert read_log(cut / "state.db").accepted > 0
+    assert opened(cut / "state.db") == (set(), True)
+
+
+def with_half_of_a_commit_left(killed: Path, directory: Path, *later: str) -> Path:
+    """The files of a node on which a large commit wrote all its frames and did not happen, and smaller ones came after it.
+
+    So it is if the process is killed while it forces the frames to the disk, and another one is there that goes on; or if the disk
+    reports an error to it, and it goes on itself.
+    """
+    large, small = (shutil.copytree(killed, directory / name) for name in ("large", "small"))
+    left = directory / "left"
+    with closing(StateStore(large / "state.db", boot_id="boot-1")) as store:
+        with store.transaction("started") as transaction:
+            transaction.start(replace(a_row("large"), cdi_spec="x" * 60_000))
+        written = (large / "state.db-wal").read_bytes()
+    with closing(StateStore(small / "state.db", boot_id="boot-1")) as store:
+        for name in later:
+            with store.transaction("started") as transaction:
+                transaction.start(replace(a_row(name), cdi_spec="x"))
+        shutil.copytree(small, left)
+    log = left / "state.db-wal"
+    append(log, written[log.stat().st_size :])
+    found = read_log(left / "state.db")
+    assert read_index(left / "state.db").frames == found.accepted < found.last_commit
+    return left
+
+
+@pytest.mark.parametrize("later", [("small",), ("small", "next")])
+def test_what_is_left_of_a_commit_that_did_not_happen_is_no_damage(
+    killed: Path, tmp_path: Path, later: tuple[str, ...]
+) -> None:
+    left = with_half_of_a_commit_left(killed, tmp_path, *later)
+    assert opened(left / "state.db") == ({"one", "two", "three", *later}, False)
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_without_an_index_it_counts_as_damage(killed: Path, tmp_path: Path, looks: bool) -> None:
+    """Nothing tells it from a damaged log then. The index that a tool made, which looked before, would not either."""
+    left = with_half_of_a_commit_left(killed, tmp_path, "small")
+    (left / "state.db-shm").unlink()
+    if looks:
+        assert len(read_claims(left / "state.db")) == 4
+        assert read_index(left / "state.db") == Index()
+    assert opened(left / "state.db") == (set(), True)
+
+
+def test_a_damaged_log_before_it_is_damage(killed: Path, tmp_path: Path) -> None:
+    left = with_half_of_a_commit_left(killed, tmp_path, "small")
+    accepted = read_log(left / "state.db").accepted
+    change(left / "state.db-wal", 32 + accepted * FRAME - 500)
+    assert opened(left / "state.db") == (set(), True)
+
+
 def append(path: Path, more: bytes) -> None:
     path.write_bytes(path.read_bytes() + more)
+
+
+def change_both(path: Path, place: int) -> None:
+    """In both copies of the index's header."""
+    change(path, place)
+    change(path, place + 48)
 
 
 def half_commit(directory: Path) -> None:
@@ -198,6 +268,8 @@ GOOD: dict[str, Callable[[Path], None]] = {
     "no index": lambda at: (at / "state.db-shm").unlink(),
     "half an index": lambda at: (at / "state.db-shm").write_bytes(b"x" * 50) and None,
     "an index of two minds": lambda at: change(at / "state.db-shm", 17),
+    "an index that is not what was written": lambda at: change_both(at / "state.db-shm", 17),
+    "an index of zeros": lambda at: (at / "state.db-shm").write_bytes(bytes(32768)) and None,
     "half a commit": half_commit,
     "half a frame": lambda at: append(at / "state.db-wal", b"x" * 3000),
 }
@@ -245,13 +317,16 @@ def test_a_database_without_a_log_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", [Path.unlink, lambda file: file.write_bytes(b"")])
+@pytest.mark.parametrize("looks", [False, True])
 def test_a_log_without_its_database_is_damage(
-    killed: Path, tmp_path: Path, loss: Callable[[Path], None]
+    killed: Path, tmp_path: Path, loss: Callable[[Path], None], looks: bool
 ) -> None:
     """SQLite would make an empty database, and remove the log."""
     copy = shutil.copytree(killed, tmp_path / "copy")
     loss(copy / "state.db")
     (copy / "state.db-shm").unlink()
+    if looks:
+        assert read_claims(copy / "state.db") == ()
     assert opened(copy / "state.db") == (set(), True)
     assert (copy / "state.db.damaged-1-wal").exists()
 
