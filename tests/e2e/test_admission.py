@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may a driver pod write whose node was taken over?
+"""What may be written from a node that was taken over, by a driver pod and with the kubelet's own credentials?
 
 The chart's rights and its ValidatingAdmissionPolicy, under names of their own, on the real API server; the tokens are what a
-kubelet would give to a pod of the driver, and what it would not.
+kubelet would give to a pod of the driver, what it would not, and the kubelet's.
 """
 
 import json
@@ -56,7 +56,7 @@ def rights(cluster: Cluster, home: Path) -> list[Object]:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Somebody with a token of the driver's service account."""
+    """Somebody with a token of the driver's service account, or of the kubelet."""
 
     cluster: Cluster
     kubeconfig: Path
@@ -149,8 +149,12 @@ BOUND = ("--bound-object-kind", "Pod", "--bound-object-name", "driver")
 def kubeconfig(cluster: Cluster, home: Path, name: str, *bound: str) -> Path:
     """A kubeconfig with a fresh token of the account."""
     account = (f"{NAME}-dra-driver", "--namespace", NAME)
-    token = cluster.kubectl("create", "token", *account, *bound).strip()
-    path = home / name
+    return written(
+        cluster, home / name, cluster.kubectl("create", "token", *account, *bound).strip()
+    )
+
+
+def written(cluster: Cluster, path: Path, token: str) -> Path:
     path.write_text(node_files.kubeconfig(cluster.root, token))
     return path
 
@@ -344,3 +348,65 @@ def test_the_account_may_do_what_the_driver_does_and_no_more(granted: Cluster) -
     }
     allowed = [question for question, answer in answers.items() if answer.strip() == "yes"]
     assert allowed == list(answers)[:10]
+
+
+# The kubelet's own credentials, which whoever has the node has too.
+
+KUBELET = f"system:node:{NODE}"
+AS_KUBELET = attempts(KUBELET, DRIVER, NODE, VICTIM).metadata
+
+
+@pytest.fixture
+def kubelet(granted: Cluster, home: Path) -> Writer:
+    (token, user, _) = node_files.USERS["kubelet"]
+    assert user == KUBELET
+    return Writer(granted, written(granted, home / "kubelet", token), granted.resource_api)
+
+
+def test_the_kubelets_credentials_write_nothing_of_another_nodes_pool(kubelet: Writer) -> None:
+    said = f"{KUBELET} runs on node {NODE} and may write ResourceSlices of the pool of that name only, not of {VICTIM}."
+    for version in served(kubelet.cluster):
+        writer = Writer(kubelet.cluster, kubelet.kubeconfig, version)
+        assert said in writer.create(a_slice(version, pool=VICTIM))
+
+
+@pytest.mark.parametrize("how", AS_KUBELET)
+def test_the_kubelets_credentials_make_no_slice_of_another_name_or_owner(
+    kubelet: Writer, how: str
+) -> None:
+    metadata, said = AS_KUBELET[how]
+    assert said in kubelet.create(with_metadata(a_slice(kubelet.version), metadata))
+
+
+def test_the_kubelets_credentials_cannot_change_a_slice_to_that(kubelet: Writer) -> None:
+    """They write what the driver would, as a driver does that runs with them; and they delete it."""
+    metadata, said = AS_KUBELET["a finalizer"]
+    assert kubelet.create(a_slice(kubelet.version)) == ""
+    stored = json.loads(kubelet.cluster.kubectl("get", "resourceslice", SLICE, "-o", "json"))
+    # The node authorizer knows a new slice some moments later.
+    wait_until(lambda: kubelet.update(stored) == "", "the kubelet's right to its slice")
+    assert said in kubelet.update(with_metadata(stored, metadata))
+    assert kubelet.delete(SLICE) == ""
+
+
+def test_the_kubelet_deletes_what_is_on_its_node_whatever_it_is(kubelet: Writer) -> None:
+    """As it does when a driver is gone: all slices of the driver at once."""
+    body = with_metadata(a_slice(kubelet.version, pool=VICTIM), {"name": "anything"})
+    kubelet.cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    path = f"/apis/{GROUP}/{kubelet.version}/resourceslices"
+    selected = f"{path}?fieldSelector=spec.nodeName%3D{NODE}%2Cspec.driver%3D{DRIVER}"
+    command = ["kubectl", "--kubeconfig", str(kubelet.kubeconfig), "delete", "--raw", selected]
+    assert kubelet._ask(command, None).stderr == ""
+    assert kubelet.cluster.kubectl("get", "resourceslice", "anything", "--ignore-not-found") == ""
+
+
+def test_the_kubelets_credentials_write_for_other_drivers_but_under_no_name_of_ours(
+    kubelet: Writer,
+) -> None:
+    theirs = a_slice(kubelet.version, driver="gpu.example.com", pool="anything")
+    name = f"00000-{DRIVER}-{VICTIM}"
+    said = f"{KUBELET} may write ResourceSlices of names like {name} of driver {DRIVER} only."
+    assert said in kubelet.create(with_metadata(theirs, {"name": name}))
+    assert kubelet.create(with_metadata(theirs, {"name": "", "generateName": f"{NODE}-"})) == ""
+    fields = ("--field-selector", "spec.driver=gpu.example.com")
+    kubelet.cluster.kubectl("delete", "resourceslices", *fields)

@@ -33,11 +33,20 @@ class Policy:
         self._variables = {entry["name"]: entry["expression"] for entry in self.spec["variables"]}
 
     def refusals(
-        self, operation: str, new: Object | None, old: Object | None = None, *, node: str
+        self,
+        operation: str,
+        new: Object | None,
+        old: Object | None = None,
+        *,
+        node: str,
+        user: str = "",
     ) -> list[str]:
-        """What each validation that fails says, in their order. `node` is the one that the token names, if any."""
+        """What each validation that fails says, in their order; nothing, if the policy does not look at the request.
+
+        `node` is the one that the token names, if any; `user` asks, if not the driver's account.
+        """
         extra = {"extra": {NODE_NAME: [node]}} if node else {}
-        request = {"operation": operation, "userInfo": {"username": self._account, **extra}}
+        request = {"operation": operation, "userInfo": {"username": user or self._account, **extra}}
 
         def bound(expression: str) -> str:
             whole = self._with_variables(expression)
@@ -49,6 +58,9 @@ class Policy:
             checked = check.check(parser.parse(bound(expression), ENVIRONMENT), ENVIRONMENT)
             return evaluate.program(checked)(NOBODY)
 
+        conditions = [entry["expression"] for entry in self.spec["matchConditions"]]
+        if not all(value(condition) for condition in conditions):
+            return []
         failed = [
             entry for entry in self.spec["validations"] if value(entry["expression"]) is not True
         ]
