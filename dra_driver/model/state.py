@@ -34,7 +34,9 @@ class PreparedDevice:
     """One device of a prepared claim, as the answer to the kubelet has it.
 
     `request_names` are names without subrequests. `uuid` says whether the name still means the
-    same device (`dra_driver.planning.moved`); it is "" if the row was made from a CDI file, or if the backend has none.
+    same device (`dra_driver.planning.moved`); it is "" if the row was made from a CDI file, or if the backend has none. `by_name` is for
+    rows of the device plugin API: the kubelet was told nothing but CDI names, so the CDI file decides what a container gets at each start. It
+    is False too if that is not known: the kubelet may keep an answer with device files.
     """
 
     request_names: tuple[str, ...]
@@ -44,6 +46,7 @@ class PreparedDevice:
     uuid: str = dataclasses.field(compare=False)
     share_id: ShareId = NO_SHARE
     admin_access: bool = False
+    by_name: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def key(self) -> DeviceKey:
@@ -124,6 +127,13 @@ class PreparedClaim(Struct, frozen=True):
     def owned(self) -> tuple[DeviceKey, ...]:
         """The keys that this claim owns; admin access owns nothing."""
         return tuple(device.key for device in self.devices if not device.admin_access)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a container may open the same device files after a reboot, whatever the driver does: the kubelet keeps the answer of Allocate.
+        Then nobody else may get a device of these names.
+        """
+        return self.ref.of_plugin and not all(device.by_name for device in self.devices)
 
 
 class Consumption(Struct, frozen=True):

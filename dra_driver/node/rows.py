@@ -248,6 +248,8 @@ def _leases(uid: ClaimUid, entry: Mapping[str, Any]) -> tuple[Lease, ...]:
 
 
 def _entry(device: PreparedDevice) -> dict[str, object]:
+    # An older driver that writes the row anew leaves it out, and the row is one of an unknown answer.
+    by_name = {"by_name": True} if device.by_name else {}
     return {
         "requests": device.request_names,
         "pool": device.pool,
@@ -256,6 +258,7 @@ def _entry(device: PreparedDevice) -> dict[str, object]:
         "uuid": device.uuid,
         "share": device.share_id,
         "admin": device.admin_access,
+        **by_name,
     }
 
 
@@ -268,4 +271,5 @@ def _device(entry: Mapping[str, Any]) -> PreparedDevice:
         uuid=entry["uuid"],
         share_id=ShareId(entry.get("share", "")),
         admin_access=entry.get("admin", False),
+        by_name=entry.get("by_name", False),
     )

@@ -70,8 +70,10 @@ class StateTransaction:
         """
         before = self._claim(claim.ref.uid)
         kept: frozenset[DeviceKey] = frozenset()
-        if before is not None and before.boot_id == claim.boot_id:
+        same_boot = before is not None and before.boot_id == claim.boot_id
+        if before is not None and same_boot:
             claim = replace(claim, users=before.users.joined(claim.users))
+        if before is not None and (same_boot or claim.is_fixed):
             # What it owns already it goes on to own, also if another claim owns the same hardware (`_occupy`).
             kept = frozenset(before.owned) & frozenset(claim.owned)
         self._leave(claim.ref.uid, kept)

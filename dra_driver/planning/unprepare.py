@@ -76,18 +76,21 @@ def still_used(claim: PreparedClaim, presence: Mapping[PodUid, Presence], *, boo
 
     `presence` has the presence of each of the claim's pods. Without it the result is empty in three cases: the claim owns no device
     (admin access), the row is of an earlier boot, because no process survives a reboot, or an admin confirmed that nothing uses the
-    devices.
+    devices. But a pod with device files in its kubelet's answer may run again since the reboot.
     """
     held = claim.held
-    if not claim.owned or claim.boot_id != boot_id or (held is not None and held.by_admin):
+    if not claim.owned or (held is not None and held.by_admin):
         return ""
-    if held is not None and held.unasked:
-        return UNASKED
+    if claim.boot_id != boot_id:
+        return "; ".join(_all_alive(claim, presence)) if claim.is_fixed else ""
+    return UNASKED if held is not None and held.unasked else _used_by(claim, presence)
+
+
+def _used_by(claim: PreparedClaim, presence: Mapping[PodUid, Presence]) -> str:
     users = claim.users
     if users.pods is None:
         return "which pods used it is not known any more"
-    alive = [_alive(pod, found) for pod in users.pods if isinstance(found := presence[pod], Alive)]
-    if alive:
+    if alive := _all_alive(claim, presence):
         return "; ".join(alive)
     doubtful = [
         f"whether pod {pod} has ended is not known: {found.reason}"
@@ -97,6 +100,11 @@ def still_used(claim: PreparedClaim, presence: Mapping[PodUid, Presence], *, boo
     if doubtful:
         return "; ".join(doubtful)
     return "not all of its users are pods that the claim names" if users.unnamed else ""
+
+
+def _all_alive(claim: PreparedClaim, presence: Mapping[PodUid, Presence]) -> list[str]:
+    pods = claim.users.pods or ()
+    return [_alive(pod, found) for pod in pods if isinstance(found := presence[pod], Alive)]
 
 
 def _alive(pod: PodUid, found: Alive) -> str:

@@ -50,7 +50,8 @@ def all_edits(
 
 
 class PluginNode(LocalNode):
-    """The node. `containers` is the content of the kubelet's checkpoint, `active` what pod-resources list, `kubelet` the number of its process."""
+    """The node. `containers` is the content of the kubelet's checkpoint, `active` what pod-resources list, `kubelet` the number of its process.
+    `answers` is how containers get their devices."""
 
     def __init__(self, directory: Path, **more: Any) -> None:
         self.containers: tuple[UnitsOfContainer, ...] = ()
@@ -60,6 +61,7 @@ class PluginNode(LocalNode):
         self.active: dict[str, frozenset[UnitId]] = {}
         self.cgroups: set[PodUid] = set()
         self.resource: PluginResource | None = a_resource(4)
+        self.answers = Answers(all_edits)
         super().__init__(directory, **more)
 
     def _open(self) -> None:
@@ -75,7 +77,7 @@ class PluginNode(LocalNode):
             self.parts,
             self.holders,
             resources=lambda name: self.resource if name == GPU else None,
-            answers=lambda: Answers(all_edits),
+            answers=lambda: self.answers,
         )
 
     def _checkpoint(self) -> tuple[str, KubeletCheckpoint | Unknown]:

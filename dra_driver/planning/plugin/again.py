@@ -19,26 +19,40 @@ from dra_driver.model.plan import (
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, PluginResource, Unit, UnitsOfContainer
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice, Users
 from dra_driver.planning.finish import variables_by_device
-from dra_driver.planning.plugin.located import located
+from dra_driver.planning.plugin.located import also_reserved, located, stayed
 from dra_driver.planning.prepare import NodePlace
 
 
-def plan_again(row: PreparedClaim, inventory: Inventory, boot_id: str) -> Plan | Refusal:
+def plan_again(
+    row: PreparedClaim, inventory: Inventory, boot_id: str, others: Iterable[PreparedClaim] = ()
+) -> Plan | Refusal:
     """Plan to set the units of a row up again in another boot, on the devices that they mean now, for the same pods and under the same CDI names.
+
+    A fixed row is set up on the devices that have its names now, and has those of its units besides, unless one of the `others` has them.
 
     Without leases nothing is known that could be set up, because another plugin gave the devices out or the state was lost: they are reserved,
     and nothing else is to do.
     """
-    now = located(row, inventory)
+    now = stayed(row, inventory) if row.is_fixed else located(row, inventory)
     if isinstance(now, Refusal):
         return now
-    if row.boot_id == boot_id and now.owned != row.owned:
+    of_this_boot, count = row.boot_id == boot_id, len(now.devices)
+    if of_this_boot and (now.owned != row.owned[:count] or _parents(now) != _parents(row)):
         # Its leases may be set up on hardware that has another name now: they are undone when the row ends.
         return Refusal(
             f"resource {row.ref.name}: {', '.join(device.device for device in row.devices)} got another name while it was being set up again "
             f"after the reboot; delete the pod (UID {', '.join(row.users.pods or ())}) if nothing creates it again"
         )
-    started = MarkStarted(replace(now, phase=Phase.STARTED, boot_id=boot_id, cdi_spec=""))
+    spare = row.devices[count:] if of_this_boot else also_reserved(now, inventory, others)
+    started = MarkStarted(
+        replace(
+            now,
+            phase=Phase.STARTED,
+            boot_id=boot_id,
+            devices=(*now.devices, *spare),
+            cdi_spec="",
+        )
+    )
     work: tuple[Step, ...] = tuple(map(ConfigureDevice, now.leases or ()))
     return Plan(row.ref, (started, *(work or (MarkPrepared(row.ref.uid),))), now.devices)
 
@@ -96,6 +110,10 @@ def by_pod(containers: Iterable[UnitsOfContainer]) -> tuple[UnitsOfContainer, ..
         before = found.get((one.pod, one.resource), one)
         found[one.pod, one.resource] = replace(before, units=before.units | one.units)
     return tuple(found.values())
+
+
+def _parents(row: PreparedClaim) -> list[str]:
+    return [lease.parent for lease in row.leases or ()]
 
 
 def _units(container: UnitsOfContainer, resource: PluginResource) -> list[Unit]:

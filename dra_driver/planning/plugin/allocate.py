@@ -18,7 +18,7 @@ from dra_driver.model.ids import ClaimUid, DeviceName, UnitId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.plan import ConfigureDevice, Decision, MarkStarted, Plan, Refusal, Step
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, ContainerAnswer, PluginResource, Sharing
-from dra_driver.model.state import CallBegun, NodeState, Users
+from dra_driver.model.state import CallBegun, NodeState, PreparedDevice, Users
 from dra_driver.planning.prepare import NodePlace, plan_prepare
 
 MEMORY_VARIABLE = "DRA_DEVICE_MEMORY"
@@ -61,8 +61,8 @@ def claim_of(
 
 
 class AllocateCall(Struct, frozen=True):
-    """A call for units of a resource, as the claim that `claim_of` made of it. Without `hooks` its containers cannot have any. Its row keeps
-    `begun`, for a process that did not answer the call itself.
+    """A call for units of a resource, as the claim that `claim_of` made of it. Without `hooks` its containers cannot have any, because the
+    answer is no CDI name but the device files themselves. Its row keeps `begun`, for a process that did not answer the call itself.
     """
 
     resource: PluginResource
@@ -89,16 +89,19 @@ def plan_allocate(
             claimed = f"ResourceClaim {claim.ref.namespace}/{claim.ref.name}"
             return Refusal(reason.replace(claimed, _asked(call.resource)))
         case Plan(ref, steps, devices):
-            return Plan(ref, _steps(steps, call), devices)
+            answered = tuple(dataclasses.replace(one, by_name=call.hooks) for one in devices)
+            return Plan(ref, _steps(steps, answered, call), answered)
         case _:
             return found
 
 
-def _steps(steps: Sequence[Step], call: AllocateCall) -> tuple[Step, ...]:
+def _steps(
+    steps: Sequence[Step], devices: tuple[PreparedDevice, ...], call: AllocateCall
+) -> tuple[Step, ...]:
     rows = [step.claim for step in steps if isinstance(step, MarkStarted)]
     leases = [step.lease for step in steps if isinstance(step, ConfigureDevice)]
     return (
-        *(MarkStarted(replace(row, users=Users(call=call.begun))) for row in rows),
+        *(MarkStarted(replace(row, devices=devices, users=Users(call=call.begun))) for row in rows),
         *(ConfigureDevice(dataclasses.replace(lease, hooks=call.hooks)) for lease in leases),
     )
 

@@ -4,10 +4,14 @@
 A unit's ID is the UUID of its device, so it says which hardware the kubelet means. A row also has the device's name, by which the state knows
 its owner, and names can mean other hardware after a reboot: a GPU is dead, or the kernel counts in another order. So such a row gets the names
 of now. The rows that exchange names own each other's; they do so together, in one transaction.
+
+That is right only where a new CDI file changes what the row's containers get. A *fixed* row may have been answered with device files: the kubelet
+keeps them, and the container opens the device that has this file now, with the name that goes with it. So such a row keeps its names, and
+nobody else gets their devices. It may mean its units' devices too (another plugin told a runtime UUIDs), so these are reserved besides.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,17 +65,57 @@ def located(row: PreparedClaim, inventory: Inventory) -> PreparedClaim | Refusal
     )
 
 
+def stayed(row: PreparedClaim, inventory: Inventory) -> PreparedClaim | Refusal:
+    """Return a fixed row with the devices that have its names now, and leases for them, but without those that were reserved besides.
+
+    A device keeps the UUID of its unit, which says that another one has the name.
+    """
+    if not row.ref.name:
+        return row
+    bare = replace(row, devices=_answered(row))
+    found = located(bare, inventory)
+    if isinstance(found, PreparedClaim) and found.owned == bare.owned:
+        return found
+    here: dict[DeviceKey, AllocatableDevice] = {}
+    for device in bare.devices:
+        now = inventory.by_name.get(device.device)
+        if now is None:
+            return found if isinstance(found, Refusal) else Refusal(_without_file(row, device))
+        here[device.key] = now
+    leases = None if row.leases is None else tuple(_leased(one, row, here) for one in row.leases)
+    return replace(bare, leases=leases)
+
+
+def also_reserved(
+    row: PreparedClaim, inventory: Inventory, others: Iterable[PreparedClaim]
+) -> tuple[PreparedDevice, ...]:
+    """Return the devices that the units of a row mean now, if they have other names than the row, and if no other row has them."""
+    ids = UnitIds(inventory)
+    taken = [key for one in (row, *others) for key in one.owned]
+    found: list[PreparedDevice] = []
+    for device in row.devices:
+        for unit in device.request_names:
+            now = ids.device_of(unit)
+            if now is None or now.name == device.device:
+                continue
+            spare = dataclasses.replace(device, device=now.name, uuid=now.uuid, cdi_ids=())
+            if not _are_taken([spare.key], taken, inventory):
+                found.append(spare)
+                taken.append(spare.key)
+    return tuple(found)
+
+
 def plan_renamed(
     rows: Sequence[PreparedClaim], inventory: Inventory, *, pool: PoolName, boot_id: str
 ) -> Renamed:
     """Find the rows of earlier boots whose devices have other names now. `rows` are all rows of the state.
 
-    A row stays as it is if a name that it needs is that of a row that stays: a claim's, or one of this boot.
+    A row stays as it is if a name that it needs is that of a row that stays: a claim's, a fixed one, or one of this boot.
     """
     names: dict[ClaimUid, PreparedClaim] = {}
     let_go: dict[ClaimUid, str] = {}
     for row in rows:
-        if not row.ref.of_plugin or row.boot_id == boot_id or row.held is not None:
+        if not row.ref.of_plugin or row.boot_id == boot_id or row.held is not None or row.is_fixed:
             continue
         now = located(row, inventory)
         if isinstance(now, Refusal):
@@ -88,6 +132,14 @@ def plan_renamed(
         for uid in blocked:
             del names[uid]
     return Renamed(names, let_go)
+
+
+def _answered(row: PreparedClaim) -> tuple[PreparedDevice, ...]:
+    """Return the devices that the kubelet was told: the first one of each unit. `also_reserved` has added the others, in an earlier boot."""
+    first: dict[tuple[str, ...], PreparedDevice] = {}
+    for device in row.devices:
+        first.setdefault(device.request_names, device)
+    return tuple(first.values())
 
 
 def _leased(lease: Lease, row: PreparedClaim, here: Mapping[DeviceKey, AllocatableDevice]) -> Lease:
@@ -113,6 +165,15 @@ def _missing(row: PreparedClaim, device: PreparedDevice, inventory: Inventory) -
     return (
         f"{unit} cannot be set up again after the reboot: its device, which was called {device.device}, is not found any more{other}; "
         f"`dra-driver devices` shows what is; delete the pod (UID {pods}) if nothing creates it again, and look after the device"
+    )
+
+
+def _without_file(row: PreparedClaim, device: PreparedDevice) -> str:
+    pods = ", ".join(row.users.pods or ()) or "not known"
+    return (
+        f"unit {device.request_names[0]} of resource {row.ref.name} cannot be set up again after the reboot: the kubelet may have kept the device "
+        f"file of {device.device}, and no device has this name now; `dra-driver devices` shows what is; delete the pod (UID {pods}) if "
+        f"nothing creates it again"
     )
 
 

@@ -6,11 +6,13 @@ device has an owner already, `dra_driver.services.plugin.holders` finds out what
 waits only shortly for a device that a container is about to leave.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import uuid4
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from dra_driver.errors import DriverError, Temporary
 from dra_driver.model.cdi import ContainerEdits
@@ -18,7 +20,7 @@ from dra_driver.model.claim import PLUGIN_UID_PREFIX, Claim, ClaimRef
 from dra_driver.model.events import UnitsAllocated
 from dra_driver.model.ids import ClaimUid, ResourceName, UnitId
 from dra_driver.model.inventory import Inventory
-from dra_driver.model.plan import Decision, OwnerConflict, Plan, Refusal
+from dra_driver.model.plan import Decision, MarkStarted, OwnerConflict, Plan, Refusal
 from dra_driver.model.plugin import PLUGIN_NAMESPACE, ContainerAnswer, PluginResource
 from dra_driver.model.state import PreparedClaim, PreparedDevice
 from dra_driver.planning.finish import started_row
@@ -44,7 +46,7 @@ LOOK_SECONDS = 0.1
 
 class Answers(Struct, frozen=True):
     """How a container gets its devices: `make` turns container edits and CDI names of a call into the kubelet's answer. Without `hooks` it can
-    pass on none.
+    pass on none, because the answer has device files in the place of CDI names.
     """
 
     make: Callable[[Sequence[ContainerEdits], Sequence[str], ClaimUid], ContainerAnswer]
@@ -179,11 +181,20 @@ class AllocateUnits:
                 )
             parts.sleep(LOOK_SECONDS)
 
-    @staticmethod
-    def _take_again(call: _Call, row: PreparedClaim) -> None:
+    def _take_again(self, call: _Call, row: PreparedClaim) -> None:
+        if not (call.hooks or row.is_fixed):
+            self._note_device_files(row)
         shared = units_of(row) & set(call.left)
         devices = [device for device in row.devices if shared & set(device.request_names)]
         call.take(devices, edits_of(row.cdi_spec, devices))
+
+    def _note_device_files(self, row: PreparedClaim) -> None:
+        """The first container of the pod got CDI names, and this one gets device files: the kubelet passes on other things than before."""
+        with self._parts.store.transaction("started") as transaction:
+            found = transaction.read(uids=[row.ref.uid]).claims.get(row.ref.uid, row)
+            devices = tuple(dataclasses.replace(one, by_name=False) for one in found.devices)
+            step = MarkStarted(replace(found, devices=devices))
+            self._parts.executor.mark(transaction, [step])
 
     def _decide(self, call: _Call, claim: Claim, inventory: Inventory) -> Decision:
         parts = self._parts

@@ -2,8 +2,8 @@
 """At the start: units that pods have already, from before a reboot, from before the state was lost, or from another plugin.
 
 The kubelet calls Allocate once for a container and keeps the answer, also over a reboot. So after a reboot the driver sets the devices of a row
-up again under the same CDI names, if the kubelet's checkpoint still has them for a pod. Before that all rows get the names
-that their devices have in this boot. And if the checkpoint has units of ours for a running pod, and no row knows them, the driver reserves them: the
+up again under the same CDI names, if the kubelet's checkpoint still has them for a pod. Before that the rows that were answered with CDI names get
+the names that their devices have in this boot; the others keep theirs. And if the checkpoint has units of ours for a running pod, and no row knows them, the driver reserves them: the
 state was lost, or a vendor's plugin gave them out under the same resource.
 """
 
@@ -18,10 +18,12 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver.errors import DriverError, Permanent, Temporary
 from dra_driver.model.claim import PLUGIN_UID_PREFIX
 from dra_driver.model.ids import ClaimUid, PodUid, ResourceName
-from dra_driver.model.plan import Refusal, Step
+from dra_driver.model.inventory import Inventory
+from dra_driver.model.plan import Plan, Refusal, Step
 from dra_driver.model.plugin import KubeletCheckpoint, PluginResource, UnitsOfContainer
 from dra_driver.model.presence import Gone
 from dra_driver.model.state import Phase, PreparedClaim, Unknown, Users
+from dra_driver.planning.moved import moved
 from dra_driver.planning.plugin.again import (
     by_pod,
     described_units,
@@ -137,11 +139,14 @@ class TakeUp:
                 return
             # A started row without a pod would be one of a call that nobody has answered.
             users = row.users.joined(Users(tuple(pods), sole=True))
-            plan = plan_again(replace(row, users=users), parts.inventory(), parts.store.boot_id)
+            others = [one for one in self._holders.all_rows() if one.ref.uid != uid]
+            inventory = parts.inventory()
+            plan = plan_again(replace(row, users=users), inventory, parts.store.boot_id, others)
             if isinstance(plan, Refusal):
                 raise Permanent(plan.reason)
             self._holders.set_up_again(row)
             self._reserve(plan.steps)
+            self._tell(plan, inventory)
             if not row.leases:
                 return
             late = finish_late(parts, locks, until, "recovered")
@@ -151,6 +156,18 @@ class TakeUp:
                 error = finish(parts, [(plan, result)], until, "recovered")[uid]
             if error is not None:
                 raise error
+
+    def _tell(self, plan: Plan, inventory: Inventory) -> None:
+        """A container that got device files before the reboot opens another device than its unit's."""
+        for device in plan.devices:
+            if said := moved(device, inventory, self._parts.place.pool):
+                self._log.warning(
+                    "unit_on_another_device",
+                    unit=device.request_names[0],
+                    claim=str(plan.claim),
+                    device=device.device,
+                    error=f"{said}; the kubelet kept the device file, so the container uses {device.device}, as long as its pod lives",
+                )
 
     def _reserve(self, steps: Iterable[Step]) -> None:
         with self._parts.store.transaction("recovered") as transaction:

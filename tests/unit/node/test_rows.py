@@ -183,6 +183,16 @@ def test_a_row_of_a_driver_without_digests_is_read() -> None:
     assert load_claim(row(devices=json.dumps(entries))) == CLAIM
 
 
+def test_how_a_container_was_answered_is_in_the_row_of_each_device() -> None:
+    named = tuple(dataclasses.replace(one, by_name=True) for one in CLAIM.devices)
+    text = str(dump_claim(replace(CLAIM, devices=named))[5])
+    spec = (*dump_claim(CLAIM)[:5], text, *dump_claim(CLAIM)[6:])
+    assert [one.by_name for one in load_claim(spec).devices] == [True, True]
+    # A row of an older driver does not say it.
+    assert "by_name" not in str(dump_claim(CLAIM)[5])
+    assert [one.by_name for one in load_claim(dump_claim(CLAIM)).devices] == [False, False]
+
+
 def test_what_a_newer_driver_adds_is_covered_and_passed_over() -> None:
     entries = json.loads(dump_claim(CLAIM)[5])
     for entry in entries:

@@ -4,6 +4,8 @@
 import pytest
 from msgspec.structs import replace
 
+from dra_driver.model.claim import ClaimRef
+from dra_driver.model.ids import ClaimUid, PodUid
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import (
     Forget,
@@ -33,6 +35,16 @@ from dra_driver.testing.builders import A_POOL, a_ref
 HELD = Held("the kubelet unprepared it", "2027-01-15T08:00:00Z")
 OWNED = PreparedDevice(("a",), A_POOL, "gpu-1", (), "")
 WATCHED = PreparedDevice(("a",), A_POOL, "gpu-1", (), "", admin_access=True)
+
+
+FIXED = PreparedClaim(
+    ClaimRef("device-plugin", "nvidia.com/gpu", ClaimUid("plugin-1")),
+    Phase.PREPARED,
+    "before",
+    (OWNED,),
+    "",
+    Users((PodUid("a"),)),
+)
 
 
 def a_row(users: Users = NOBODY_KNOWN, *, held: Held | None = HELD, device=OWNED) -> PreparedClaim:
@@ -118,6 +130,10 @@ GONE = {"one": Gone(), "two": Gone()}
         (a_row(held=replace(HELD, by_admin=True, unasked=True)), {}, ""),
         (a_row(device=WATCHED), {}, ""),
         (replace(a_row(), boot_id="before"), {}, ""),
+        (FIXED, {"a": Gone()}, ""),
+        (FIXED, {"a": CannotTell("no cgroups")}, ""),
+        (FIXED, {"a": Alive("2 processes")}, "pod a still runs: 2 processes"),
+        (replace(FIXED, users=NOBODY_KNOWN), {}, ""),
     ],
 )
 def test_devices_are_free_only_if_every_pod_is_shown_to_be_gone(row, presence, reason: str) -> None:

@@ -35,8 +35,8 @@ def a_container(*units: str) -> UnitsOfContainer:
     return UnitsOfContainer(POD, "main", GPU, frozenset(map(UnitId, units)))
 
 
-def a_device(unit: Unit, *cdi_ids: str) -> PreparedDevice:
-    return PreparedDevice((unit.id,), A_POOL, unit.device, cdi_ids, "", unit.share)
+def a_device(unit: Unit, *cdi_ids: str, by_name: bool = True) -> PreparedDevice:
+    return PreparedDevice((unit.id,), A_POOL, unit.device, cdi_ids, "", unit.share, by_name=by_name)
 
 
 def a_row(*devices: PreparedDevice, ref: ClaimRef = REF, **fields) -> PreparedClaim:
@@ -100,6 +100,37 @@ def test_a_row_whose_set_up_began_in_this_boot_does_not_go_to_another_name() -> 
     assert "gpu-0 got another name while it was being set up again" in found.reason
     assert "(UID pod-a)" in found.reason
     assert isinstance(plan_again(row, after_reboot(gpu_0="GPU-0"), "now"), Plan)
+
+
+def test_a_fixed_row_keeps_its_name_and_gets_its_units_device_besides() -> None:
+    lease = Lease(UID, "GPU-0", WHOLE.device, parent="GPU-0")
+    fixed = a_row(a_device(WHOLE, "k=a", by_name=False), users=Users((POD,)), leases=(lease,))
+    inventory = after_reboot(gpu_0="GPU-1", gpu_1="GPU-0")
+    plan = plan_again(fixed, inventory, "now")
+    assert isinstance(plan, Plan)
+    spare = PreparedDevice((WHOLE.id,), A_POOL, DeviceName("gpu-1"), (), "GPU-0")
+    now = Lease(UID, "GPU-0", WHOLE.device, parent="GPU-1")
+    started = replace(
+        fixed,
+        phase=Phase.STARTED,
+        boot_id="now",
+        cdi_spec="",
+        devices=(*fixed.devices, spare),
+        leases=(now,),
+    )
+    # The CDI file, and what is set up, are of the first device alone.
+    assert plan == Plan(REF, (MarkStarted(started), ConfigureDevice(now)), fixed.devices)
+    # It was begun, and goes on with what it has, also if it could have more now.
+    assert plan_again(started, inventory, "now") == plan
+    alone = replace(started, devices=fixed.devices)
+    assert plan_again(alone, inventory, "now") == Plan(
+        REF, (MarkStarted(alone), ConfigureDevice(now)), fixed.devices
+    )
+    other = a_row(a_device(REPLICA), ref=a_ref())
+    assert plan_again(fixed, inventory, "now", [other]) != plan
+    # The hardware changes again while it is set up.
+    refused = plan_again(started, after_reboot(gpu_0="GPU-2", gpu_1="GPU-0"), "now")
+    assert isinstance(refused, Refusal)
 
 
 def test_what_a_running_pod_has_becomes_a_row_with_the_text_of_its_file() -> None:

@@ -148,11 +148,14 @@ def test_the_plan_is_that_of_a_claim_whose_pod_nobody_knows() -> None:
     assert configure == ConfigureDevice(lease)
     assert isinstance(configure, ConfigureDevice)
     assert configure.lease.hooks
+    assert not row.is_fixed
+    assert all(device.by_name for device in plan.devices)
     assert (plan.claim, plan.devices) == (REF, row.devices)
 
 
 def test_without_hooks_each_lease_says_so() -> None:
     plan = planned(a_resource(ONE, TWO), "GPU-0", "GPU-1", hooks=False)
+    assert [step.claim.is_fixed for step in plan.steps if isinstance(step, MarkStarted)] == [True]
     assert isinstance(plan, Plan)
     leases = [step.lease for step in plan.steps if isinstance(step, ConfigureDevice)]
     assert [(lease.device, lease.hooks) for lease in leases] == [

@@ -13,7 +13,13 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware, Lease
 from dra_driver.model.plan import Forget, MarkStarted, Refusal
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice, Users
-from dra_driver.planning.plugin.located import Renamed, located, plan_renamed
+from dra_driver.planning.plugin.located import (
+    Renamed,
+    also_reserved,
+    located,
+    plan_renamed,
+    stayed,
+)
 from dra_driver.testing.builders import A_POOL, a_device, a_ref
 
 SHARE = ShareId("replica-0")
@@ -26,7 +32,7 @@ def devices(**uuids: str) -> Inventory:
     )
 
 
-def a_row(uid: str, *names: str, share: str = "", **fields) -> PreparedClaim:
+def a_row(uid: str, *names: str, share: str = "", by_name: bool = True, **fields) -> PreparedClaim:
     """A row of an earlier boot, with the units of gpu-0, gpu-1, … whose UUIDs were GPU-0, GPU-1, …"""
     prepared = tuple(
         PreparedDevice(
@@ -36,6 +42,7 @@ def a_row(uid: str, *names: str, share: str = "", **fields) -> PreparedClaim:
             (f"k={uid}-{name}",),
             name.upper(),
             ShareId(share),
+            by_name=by_name,
         )
         for name in names
     )
@@ -78,11 +85,21 @@ def test_two_rows_exchange_their_names_at_once(order: int) -> None:
         a_row("a", "gpu-0", ref=a_ref()),
         a_row("a", "gpu-0", ref=ClaimRef("device-plugin", "", ClaimUid("plugin-a"))),
         a_row("a", "gpu-2"),
+        a_row("a", "gpu-0", by_name=False),
+        a_row("a", "gpu-3", by_name=False),
     ],
-    ids=["of this boot", "held", "a claim", "of a file alone", "the same name"],
+    ids=[
+        "of this boot",
+        "held",
+        "a claim",
+        "of a file alone",
+        "the same name",
+        "fixed",
+        "fixed, gone",
+    ],
 )
 def test_other_rows_stay(row: PreparedClaim) -> None:
-    found = renamed([row], devices(gpu_0="GPU-1", gpu_1="GPU-0", gpu_2="GPU-2"))
+    found = renamed([row], devices(gpu_0="GPU-1", gpu_1="GPU-0", gpu_2="GPU-2", gpu_3="new"))
     assert (found.uids, found.steps) == (frozenset(), ())
 
 
@@ -110,10 +127,11 @@ def test_a_name_that_a_claim_has_is_not_taken(key: DeviceKey, share: str, *, mov
     assert names(found) == ({"a": ["gpu-1"]} if moves else {})
 
 
-def test_a_row_that_must_stay_keeps_its_name_from_the_others() -> None:
+@pytest.mark.parametrize("other", [{"ref": a_ref()}, {"by_name": False}], ids=["claim", "fixed"])
+def test_a_row_that_must_stay_keeps_its_name_from_the_others(other) -> None:
     rows = [a_row("a", "gpu-0"), a_row("b", "gpu-1"), a_row("c", "gpu-3")]
-    claim = a_row("d", "gpu-2", ref=a_ref())
-    # b needs the name of the claim's device, and a that of b; c has nothing to do with them.
+    claim = a_row("d", "gpu-2", **other)
+    # b needs the name of the other's device, and a that of b; c has nothing to do with them.
     inventory = devices(gpu_1="GPU-0", gpu_2="GPU-1", gpu_4="GPU-3")
     assert names(renamed([*rows, claim], inventory)) == {"c": ["gpu-4"]}
 
@@ -176,3 +194,56 @@ def test_a_lease_gets_the_hardware_of_now() -> None:
             profile="q",
         ),
     )
+
+
+def test_a_fixed_row_keeps_its_names_and_is_set_up_on_what_has_them() -> None:
+    lease = Lease(ClaimUid("plugin-a"), "GPU-0", DeviceName("gpu-0"), parent="GPU-0")
+    row = a_row("a", "gpu-0", by_name=False, leases=(lease,))
+    found = stayed(row, SWAPPED)
+    assert found == replace(row, leases=(dataclasses.replace(lease, parent="GPU-1"),))
+    assert isinstance(found, PreparedClaim)
+    assert found.devices[0].uuid == "GPU-0"
+    assert stayed(replace(row, leases=None), SWAPPED) == replace(row, leases=None)
+    # Its device is gone, and another one has the name.
+    assert stayed(row, devices(gpu_0="new")) == replace(
+        row, leases=(dataclasses.replace(lease, parent="new"),)
+    )
+
+
+def test_a_fixed_row_whose_names_have_come_back_is_as_at_first() -> None:
+    row = a_row("a", "gpu-0", by_name=False)
+    before = replace(row, devices=(*row.devices, *also_reserved(row, SWAPPED, ())))
+    assert [device.device for device in before.devices] == ["gpu-0", "gpu-1"]
+    assert stayed(before, devices(gpu_0="GPU-0", gpu_1="GPU-1")) == row
+    assert stayed(before, SWAPPED) == row
+
+
+def test_a_fixed_row_whose_name_nothing_has_waits() -> None:
+    row = a_row("a", "gpu-0", by_name=False)
+    moved = stayed(row, devices(gpu_1="GPU-0"))
+    assert isinstance(moved, Refusal)
+    assert "may have kept the device file of gpu-0, and no device has this name" in moved.reason
+    assert "delete the pod (UID pod)" in moved.reason
+    unnamed = stayed(replace(row, users=Users()), devices(gpu_1="GPU-0"))
+    assert isinstance(unnamed, Refusal)
+    assert "delete the pod (UID not known)" in unnamed.reason
+    gone = stayed(row, devices(gpu_1="GPU-1"))
+    assert isinstance(gone, Refusal)
+    assert "its device, which was called gpu-0, is not found any more" in gone.reason
+
+
+def test_a_row_of_a_file_alone_stays_as_it_is() -> None:
+    row = a_row("a", "gpu-0", by_name=False, ref=ClaimRef("device-plugin", "", ClaimUid("a")))
+    assert stayed(row, SWAPPED) is row
+
+
+def test_the_devices_of_a_fixed_rows_units_are_reserved_if_nobody_has_them() -> None:
+    row = a_row("a", "gpu-0", by_name=False)
+    (spare,) = also_reserved(row, SWAPPED, ())
+    assert (spare.device, spare.uuid, spare.cdi_ids) == ("gpu-1", "GPU-0", ())
+    assert spare.request_names == ("GPU-0",)
+    assert also_reserved(row, SWAPPED, [a_row("b", "gpu-1")]) == ()
+    assert also_reserved(row, devices(gpu_0="new"), ()) == ()
+    assert also_reserved(row, devices(gpu_0="GPU-0"), ()) == ()
+    both = a_row("a", "gpu-0", "gpu-1", by_name=False)
+    assert also_reserved(both, SWAPPED, ()) == ()
