@@ -205,7 +205,7 @@ def test_a_path_of_the_host_that_goes_back_is_refused(tmp_path: Path, value: str
         ("pendingEvents: {resources: {requests: {memory: 1G}}}", "pendingEvents.resources.requests has memory 1G, and pendingEvents.resources.limits only 512Mi."),
         ("resources: {requests: {hugepages-2Mi: 4Mi}}", "resources.requests has hugepages-2Mi, and resources.limits has not."),
         ("resources: {requests: {example.com/x: 1}, limits: {example.com/x: 2}}", "resources.requests has example.com/x 1, and resources.limits 2."),
-        ("resources: {requests: {memroy: 1Gi}}", "at '/resources/requests': additional properties 'memroy' not allowed"),
+        ("resources: {requests: {memories: 1Gi}}", "at '/resources/requests': additional properties 'memories' not allowed"),
         ("resources: {limits: {cpu: -1}}", "at '/resources/limits/cpu': minimum: got -1, want 0"),
         ("extraVolumes: [{name: cdi, emptyDir: {}}]", "extraVolumes has cdi, which the chart or an earlier entry has."),
         ("extraVolumes: [{name: a, emptyDir: {}}, {name: a, emptyDir: {}}]", "extraVolumes has a, which the chart or an earlier entry has."),
