@@ -40,7 +40,7 @@
 {{- $all := dict "resources" .Values.resources "hardware.resources" .Values.hardware.resources "pendingEvents.resources" .Values.pendingEvents.resources -}}
 {{- range $value, $resources := $all -}}
 {{- $limits := get ($resources | default dict) "limits" | default dict -}}
-{{- range $name, $request := get ($resources | default dict) "requests" -}}
+{{- range $name, $request := get ($resources | default dict) "requests" | default dict -}}
 {{- $asked := include "dra-driver.amount" $request | float64 -}}
 {{- if hasKey $limits $name -}}
 {{- $most := include "dra-driver.amount" (get $limits $name) | float64 -}}
@@ -58,7 +58,7 @@
 {{- end -}}
 
 {{- define "dra-driver.checkVolumes" -}}
-{{- $part := ternary "cleanup" "driver" .Values.cleanup.enabled -}}
+{{- $part := ternary "cleanup" "driver" (eq (toString .Values.cleanup.enabled) "true") -}}
 {{- $volumes := list -}}
 {{- range $volume := include (printf "dra-driver.%sVolumes" $part) . | fromYamlArray -}}
 {{- if has $volume.name $volumes -}}
