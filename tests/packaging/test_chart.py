@@ -190,9 +190,10 @@ def test_the_pod_that_waits_after_a_cleanup_has_nothing_that_is_worth_taking() -
     text = template("cleanup.yaml")
     assert "automountServiceAccountToken: false" in text
     cleaning, waiting = text.split("\n      containers:\n")
-    assert "mountPath: /var/run/secrets/kubernetes.io/serviceaccount" in cleaning
+    assert 'include "dra-driver.cleanupMounts"' in cleaning  # with the token
     waiting = waiting.partition("\n      volumes:\n")[0]
-    assert "volumeMounts" not in waiting
+    assert "olumeMounts" not in waiting
+    assert "cleanupMounts" not in waiting
     assert "runAsUser: 65534\n            runAsGroup: 65534\n" in waiting
     for file in ("_pod.tpl", "_hardware.tpl"):
         assert "automountServiceAccountToken" not in template(file)
@@ -201,7 +202,10 @@ def test_the_pod_that_waits_after_a_cleanup_has_nothing_that_is_worth_taking() -
 def test_only_the_drivers_own_container_has_the_token() -> None:
     text = template("daemonset.yaml")
     assert "automountServiceAccountToken: false" in text
-    assert text.count("- name: token  #") == 1
+    assert "- name: token" not in text
+    assert text.count('include "dra-driver.driverMounts"') == 1
+    mounts = template("_mounts.tpl").partition('define "dra-driver.driverVolumes"')[0]
+    assert mounts.count("- name: token  #") == 1
     assert "token" not in re.sub(
         r"\{\{- /\*.*?\*/ -\}\}", "", template("_hardware.tpl"), flags=re.DOTALL
     )

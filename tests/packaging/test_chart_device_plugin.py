@@ -96,7 +96,7 @@ def test_what_is_offered_is_shipped() -> None:
 def test_the_values_are_the_section_of_the_drivers_configuration() -> None:
     assert tuple(DevicePlugin.__struct_encode_fields__) == SECTION
     assert set(SECTION) <= PLUGIN.keys()
-    shares = PLUGIN["timeSlicing"]["additionalProperties"]
+    (shares,) = PLUGIN["timeSlicing"]["patternProperties"].values()
     assert tuple(shares["properties"]) == TimeSlicing.__struct_encode_fields__
     text = (CHART / "templates" / "_device_plugin.tpl").read_text()
     assert "list " + " ".join(f'"{name}"' for name in SECTION) in text
@@ -118,9 +118,11 @@ def test_the_choices_are_those_of_the_driver() -> None:
         known = set(section[name]["anyOf"][0]["enum"])
         assert set(PLUGIN[name]["enum"]) == {"", *known}
     paths = set(section["paths"]["additionalProperties"]["enum"])
-    assert set(PLUGIN["paths"]["additionalProperties"]["enum"]) == paths
+    (chosen,) = PLUGIN["paths"]["patternProperties"].values()
+    assert set(chosen["enum"]) == paths
     replicas = documented()["TimeSlicing"]["properties"]["replicas"]
-    shown = PLUGIN["timeSlicing"]["additionalProperties"]["properties"]["replicas"]
+    (shares,) = PLUGIN["timeSlicing"]["patternProperties"].values()
+    shown = shares["properties"]["replicas"]
     assert (shown["minimum"], shown["maximum"]) == (replicas["minimum"], replicas["maximum"])
 
 

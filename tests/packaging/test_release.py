@@ -197,9 +197,10 @@ def every_object(schema: dict[str, object], where: str = "") -> list[str]:
 
 def test_no_object_of_the_values_is_open() -> None:
     schema = json.loads((ROOT / chart.FOLDER / "values.schema.json").read_text())
-    # Parts of a pod's spec, which the API server checks, and a condition of a schema.
+    # Parts of a pod's spec, which the API server checks, and conditions of a schema.
     assert {where.split("/")[-2] for where in every_object(schema)} <= {
         *("extraEnv", "extraVolumes", "extraVolumeMounts", "imagePullSecrets", "appArmorProfile"),
+        *("allOf", "if"),
     }
 
 

@@ -121,12 +121,12 @@ true
 {{- with include "dra-driver.classFiles" . }}
 - name: classes
   configMap:
-    name: {{ . }}
+    name: {{ . | quote }}
 {{- end }}
 {{- with .Values.devicePlugin.nvidiaConfigMap.name }}
 - name: nvidia-config
   configMap:
-    name: {{ . }}
+    name: {{ . | quote }}
 {{- end }}
 {{- end -}}
 

@@ -17,7 +17,7 @@
 
 {{- define "dra-driver.selector" -}}
 app.kubernetes.io/name: dra-driver
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "dra-driver.labels" -}}
@@ -182,6 +182,7 @@ true
 {{- if and (eq .Release.Namespace "default") (not .Values.allowDefaultNamespace) -}}
 {{- fail "Namespace \"default\" is refused, for the driver's namespace must be allowed privileged pods. Add --namespace dra-driver --create-namespace, or allow it with --set allowDefaultNamespace=true." -}}
 {{- end -}}
+{{- include "dra-driver.checkNames" . -}}
 {{- include "dra-driver.checkPlugin" . -}}
 {{- if and .Values.cleanup.enabled (not .Values.cleanup.force) -}}
 {{- $used := include "dra-driver.claimsInUse" . -}}
@@ -213,6 +214,7 @@ true
 {{- fail (printf "nodeLabelAliases has %s, a label without a domain. Node Feature Discovery would give it one: set nodeLabels=patch, or use a name like example.com/%s." $label $label) -}}
 {{- end -}}
 {{- end -}}
+{{- include "dra-driver.checkLabels" . -}}
 {{- range $key, $_ := .Values.podLabels -}}
 {{- if or (eq $key "app.kubernetes.io/component") (hasKey (include "dra-driver.labels" $ | fromYaml) $key) -}}
 {{- fail (printf "podLabels sets %s, which the chart sets itself." $key) -}}
@@ -254,4 +256,6 @@ true
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.service.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled." -}}
 {{- end -}}
+{{- include "dra-driver.checkResources" . -}}
+{{- include "dra-driver.checkVolumes" . -}}
 {{- end -}}
