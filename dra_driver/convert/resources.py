@@ -32,6 +32,10 @@ _ON_ONE_NODE = (
     f"all pods that use this claim run on one node and take turns on its one GPU, at most {MOST_CONSUMERS} at a time; pods with another claim do "
     "not share it"
 )
+_NO_SCHEDULER = (
+    "with spec.nodeName the scheduler never sees the pod, and only the scheduler gives a claim its devices: leave nodeName out (in a pod that runs, the "
+    "scheduler wrote it), and if it must be this node, require it by nodeAffinity with matchFields metadata.name In {}; then convert again; it stays"
+)
 _MOST = 10**9
 _NANO = 10**9
 
@@ -70,6 +74,7 @@ class NotConverted(Struct, frozen=True):
 class Around(Struct, frozen=True):
     """What the pod and the workload around a container say of its resources.
 
+    `node_name`: the node that the pod names itself, so that no scheduler looks at it.
     `profile`: the pod's nodes offer parts of this profile as nvidia.com/gpu, written as in the name of a resource. `may_be_part`: why it is not known
     which part that is, or whether it is one. `shares`: the condition by which the pod's nodes offer shares of a GPU as nvidia.com/gpu. `not_shared`: why
     the pods of the workload cannot share one claim. Each is "" for a usual pod.
@@ -79,6 +84,7 @@ class Around(Struct, frozen=True):
     may_be_part: str = ""
     shares: str = ""
     not_shared: str = ""
+    node_name: str = ""
 
     def meant_by(self, name: str) -> str:
         """Return the resource that a name means on the nodes of the pod."""
@@ -88,6 +94,8 @@ class Around(Struct, frozen=True):
 
     def against(self, name: str) -> str:
         """Return why no claim can stand for a resource here; "" if one can."""
+        if self.node_name:
+            return _NO_SCHEDULER.format(self.node_name)
         reason = self.may_be_part if name in (_GPU, _GPU_SHARED) else ""
         return reason or (self.not_shared if self.meant_by(name) == _GPU_SHARED else "")
 

@@ -333,3 +333,26 @@ def test_a_label_of_the_node_beside_a_claim_stays() -> None:
     )
     (one,) = found(text)
     assert one.action.startswith(f"{KEPT}it is about how the node is set up")
+
+
+NAMED = "nodeName: gpu-b\nresourceClaims: [{name: gpu, resourceClaimName: c}]"
+
+
+def test_a_pod_with_claims_names_no_node() -> None:
+    uses = "resources: {claims: [{name: gpu}]}"
+    (one,) = found(pod(uses, NAMED))
+    assert (one.rule, one.severity, one.line) == ("node-name", "warning", 5)
+    assert one.message.startswith("the pod names its node gpu-b itself, so the scheduler never")
+    assert "matchFields metadata.name In gpu-b" in one.action
+    assert found(pod(uses, NAMED.replace("gpu-b", "''"))) == []
+
+
+def test_the_scheduler_may_have_named_the_node_of_a_pod_in_a_cluster() -> None:
+    read = pod("resources: {claims: [{name: gpu}]}", NAMED, "name: p, uid: abc")
+    assert found(read) == []
+
+
+def test_of_a_pod_that_names_its_node_no_claim_is_promised() -> None:
+    (one,) = found(pod("resources: {limits: {nvidia.com/gpu: 1}}", "nodeName: gpu-b"))
+    assert one.action.startswith(f"{KEPT}with spec.nodeName the scheduler never sees the pod")
+    assert one.action.endswith("it stays")
