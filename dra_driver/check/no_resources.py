@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dra_driver.cel.reasons.similar import question
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Object, mapping
-from dra_driver.convert.kinds import vendor_of
+from dra_driver.convert.kinds import of_product, vendor_of
 from dra_driver.convert.resources import Choice, usual
 from dra_driver.model.memory_amounts import amount_of, likely_amount
 from dra_driver.model.plugin_resources import (
@@ -36,13 +36,14 @@ def kind_findings(
     if is_invented_resource(name):
         product = printable(amount)
         message = f"no plugin offers {printable(name)}, and {product} is no amount"
-        yield one.finding("invented-resource", path, message, _by_product(driver, product))
+        yield one.finding("invented-resource", path, message, _by_product(driver, amount))
     elif name not in offered:
         yield _memory(one, path, name, amount, driver)
 
 
 def _by_product(driver: str, product: str) -> str:
-    return f'ask by a claim with the selector device.attributes["{driver}"].productName.contains("{product}")'
+    read = f'device.attributes["{driver}"].productName'
+    return f"ask by a claim with the selector {printable(of_product(read, product))}"
 
 
 def _memory(one: Given, path: Path, name: str, amount: str, driver: str) -> Finding:

@@ -7,6 +7,7 @@ Such a resource says something of the devices of its vendor that the container a
 import re
 from collections.abc import Mapping
 
+from dra_driver.cel.syntax.unparse import literal
 from dra_driver.model.memory_amounts import amount_of, likely_amount
 from dra_driver.model.plugin_resources import is_invented_resource, is_memory_resource
 
@@ -30,7 +31,20 @@ def selector_of(name: str, amount: str, driver: str) -> str:
         read = f'device.capacity["{driver}"].memory'
         return f'has({read}) && {read}.compareTo(quantity("{amount_of(name, amount)}")) >= 0'
     read = f'device.attributes["{driver}"].productName'
-    return f'has({read}) && {read}.contains("{_plain(amount)}")'
+    return f"has({read}) && {of_product(read, _plain(amount))}"
+
+
+def of_product(read: str, product: str) -> str:
+    """Return the condition that a name, which `read` reads, has this product in it."""
+    if "-" not in product:
+        return f"{read}.contains({literal(product)})"
+    return f"{read}.matches({literal(spelled(product))})"
+
+
+def spelled(product: str) -> str:
+    """Return the pattern of the names that a product has as a label: there, a blank became a hyphen; either may have been there."""
+    parts = (re.escape(part).replace(r"\ ", " ") for part in product.split("-"))
+    return "[ -]".join(parts)
 
 
 def why_it_stays(name: str, amount: str, driver: str, *, of_part: bool) -> str:

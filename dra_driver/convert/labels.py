@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
+from dra_driver.convert.kinds import spelled
 from dra_driver.convert.resources import NotConverted
 from dra_driver.model.names import (
     COUNT_LABEL,
@@ -165,9 +166,7 @@ def _product(asked: _Asked) -> Selected | NotConverted:
         same = sorted(name for name in asked.products if label_value(name) == value)
         if same:
             return _any([f"{read} == {_text(name)}" for name in same])
-        # In a label, a blank became a hyphen; either may have been there.
-        pattern = "^" + "[ -]".join(re.escape(part) for part in value.split("-")) + "$"
-        return f"{read}.matches({_text(pattern)})"
+        return f"{read}.matches({_text(f'^{spelled(value)}$')})"
 
     return _compared(asked, read, one)
 

@@ -272,6 +272,12 @@ WITH = "ask by a claim with the selector "
             f'{WITH}device.attributes["gpu.dra-driver.dev"].productName.contains("MI300X")',
         ),
         (
+            "nvidia.com/gpu.product: Tesla-T4",
+            "invented-resource",
+            "no plugin offers nvidia.com/gpu.product, and Tesla-T4 is no amount",
+            f'{WITH}device.attributes["gpu.nvidia.com"].productName.matches("Tesla[ -]T4")',
+        ),
+        (
             "nvidia.com/gpu.count: 2",
             "resource-name",
             "no plugin of a vendor offers nvidia.com/gpu.count",

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
+from dra_driver.cel.compile import compile_selector
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.versions import NEWEST, Environment
 from dra_driver.convert.convert import Converted, convert
 from dra_driver.convert.resources import Choice
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 
 NVIDIA, OWN = "gpu.nvidia.com", "gpu.dra-driver.dev"
 _PARTS = "a part of a GPU has the memory that its profile says"
@@ -122,3 +126,31 @@ def test_memory_of_several_devices_is_told_as_that_of_each() -> None:
     )
     assert [note.startswith(told) for note in several.notes] == [True, False]
     assert not any(note.startswith("each of") for note in one.notes)
+
+
+@pytest.mark.parametrize(
+    ("amount", "name", "pattern"),
+    [
+        (
+            "NVIDIA-A100-SXM4-80GB",
+            "NVIDIA A100-SXM4-80GB",
+            "NVIDIA[ -]A100[ -]SXM4[ -]80GB",
+        ),
+        ("Tesla-T4", "Tesla T4", "Tesla[ -]T4"),
+        ("NVIDIA A100-SXM4", "NVIDIA A100-SXM4-80GB", "NVIDIA A100[ -]SXM4"),
+        ("AMD-Instinct-MI300X", "AMD Instinct MI300X", "AMD[ -]Instinct[ -]MI300X"),
+        ("L4-1.5+", "NVIDIA L4 1.5+", r"L4[ -]1\\.5\\+"),
+    ],
+)
+def test_a_hyphen_of_a_product_may_be_a_blank(amount: str, name: str, pattern: str) -> None:
+    read = f'device.attributes["{NVIDIA}"].productName'
+    ((_, _, (expression,)),) = requests(converted(f"nvidia.com/gpu.product: {amount}"))
+    assert expression == f'has({read}) && {read}.matches("{pattern}")'
+    selector = compile_selector(expression, Environment(NEWEST))
+
+    def matches(product: str) -> bool:
+        attributes = {"productName": DeviceAttribute(string_value=product)}
+        return selector.matches(DeviceValue(NVIDIA, Device(attributes=attributes)))
+
+    assert matches(name)
+    assert not matches("NVIDIA H100")
