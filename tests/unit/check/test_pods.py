@@ -298,6 +298,13 @@ def test_what_nobody_offers_is_told_with_what_to_write(
     assert (one.rule, one.message, one.action) == (rule, message, action)
 
 
+def test_what_is_advised_for_an_amount_that_is_no_quantity_is_one() -> None:
+    told = found(pod("resources: {limits: {nvidia.com/gpu-memory: 40GB}}"))
+    (one,) = (one for one in told if one.rule == "resource-name")
+    read = 'device.capacity["gpu.nvidia.com"].memory'
+    assert one.action.startswith(f'{WITH}{read}.compareTo(quantity("40Gi")) >= 0, with the unit')
+
+
 def test_units_of_memory_that_a_class_offers_are_there() -> None:
     text = pod("resources: {limits: {amd.com/gpu-memory: 20}}")
     offered = (

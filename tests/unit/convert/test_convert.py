@@ -438,7 +438,7 @@ def test_a_label_becomes_a_selector(label: str, expected: list[str]) -> None:
         ),
         (
             "nvidia.com/gpu.memory: much",
-            "nvidia.com/gpu.memory: much: the value must be a number of MiB",
+            "nvidia.com/gpu.memory: much: its unit is not clear: write a number of MiB and convert again, or take it out",
         ),
         (
             "nvidia.com/gpu.compute.major: x",
@@ -587,8 +587,8 @@ def test_terms_that_cannot_be_taken_apart_stay(terms: str, left: list[str]) -> N
             f'!has({ARCH}) || !({LOWERED} == "ampere" || {LOWERED} == "hopper")',
         ),
         (
-            "{key: gpu-memory, operator: Lt, values: ['9']}",
-            has(MEMORY, f'{MEMORY}.compareTo(quantity("9Mi")) < 0'),
+            "{key: gpu-memory, operator: Lt, values: ['9000']}",
+            has(MEMORY, f'{MEMORY}.compareTo(quantity("9000Mi")) < 0'),
         ),
         ("{key: gpu-generation, operator: Exists}", f"has({ARCH})"),
         (

@@ -17,13 +17,14 @@ NVIDIA, OWN = "gpu.nvidia.com", "gpu.dra-driver.dev"
 _PARTS = "a part of a GPU has the memory that its profile says"
 
 
-def converted(limits: str) -> Converted:
+def converted(limits: str, spec: dict[str, Any] | None = None) -> Converted:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p"},
         "spec": {
-            "containers": [{"name": "c", "resources": {"limits": yaml.safe_load(f"{{{limits}}}")}}]
+            **(spec or {}),
+            "containers": [{"name": "c", "resources": {"limits": yaml.safe_load(f"{{{limits}}}")}}],
         },
     }
     return convert(pod, Choice(), ())
@@ -89,6 +90,9 @@ def test_a_kind_is_asked_of_the_devices_of_its_vendor(
         ("nvidia.com/gpu-mem: 16", NVIDIA, "16Gi"),
         ("nvidia.com/memory: 40960", NVIDIA, "40960Mi"),
         ("amd.com/gpu-memory: 20", OWN, "20Gi"),
+        ("nvidia.com/gpu-memory: 40GB", NVIDIA, "40Gi"),
+        ("nvidia.com/gpu-memory: 40g", NVIDIA, "40Gi"),
+        ("nvidia.com/gpu-memory: lots", NVIDIA, "…"),
     ],
 )
 def test_an_amount_without_a_clear_unit_stays_with_what_to_write(
@@ -154,3 +158,31 @@ def test_a_hyphen_of_a_product_may_be_a_blank(amount: str, name: str, pattern: s
 
     assert matches(name)
     assert not matches("NVIDIA H100")
+
+
+@pytest.mark.parametrize(
+    ("value", "mib", "meant"),
+    [
+        ("40", " (40960)", "40Gi"),
+        ("40Gi", " (40960)", "40Gi"),
+        ("40GB", " (40960)", "40Gi"),
+        ("42949672960", " (40960)", "42949672960"),
+        ("all", "", "…"),
+    ],
+)
+def test_a_label_of_memory_whose_unit_is_open_stays_with_what_to_write(
+    value: str, mib: str, meant: str
+) -> None:
+    found = converted("nvidia.com/gpu: 1", {"nodeSelector": {"gpu-memory": value}})
+    assert requests(found) == [(NVIDIA, 1, [])]
+    assert found.documents[-1]["spec"]["nodeSelector"] == {"gpu-memory": value}
+    (one,) = found.left
+    assert one.reason == (
+        f"its unit is not clear: write a number of MiB{mib} and convert again, or take it out and add the selector "
+        f'device.capacity["{NVIDIA}"].memory.compareTo(quantity("{meant}")) >= 0 to the request, with the unit that is meant; it stays'
+    )
+
+
+def test_a_label_of_memory_that_is_in_mib_by_its_definition_has_any_number() -> None:
+    found = converted("nvidia.com/gpu: 1", {"nodeSelector": {"nvidia.com/gpu.memory": "512"}})
+    assert found.left == ()
