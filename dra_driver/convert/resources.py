@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.convert.kinds import says_a_kind, vendor_of, why_it_stays
 from dra_driver.explain.facts.claim_state import MOST_CONSUMERS
+from dra_driver.model.memory_amounts import MIB
 from dra_driver.model.mig_profiles import profile_of
 from dra_driver.model.names import DOMAIN
 from dra_driver.model.other_resources import elsewhere
@@ -36,7 +37,8 @@ _NO_SCHEDULER = (
     "with spec.nodeName the scheduler never sees the pod, and only the scheduler gives a claim its devices: leave nodeName out (in a pod that runs, the "
     "scheduler wrote it), and if it must be this node, require it by nodeAffinity with matchFields metadata.name In {}; then convert again; it stays"
 )
-_MOST = 10**9
+_NO_GPU_HAS = MIB.start
+"""So many GiB of memory."""
 _NANO = 10**9
 
 
@@ -162,7 +164,7 @@ def _memory_that_stays(
 def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
     """Return the request for an amount of a resource of devices."""
     count = _count(amount)
-    problem = count if isinstance(count, str) else _no_claim(name, count)
+    problem = count if isinstance(count, str) else _no_claim(name, amount, count)
     if isinstance(count, str) or problem:
         return NotConverted(f"{name}: {amount:.40}", problem)
     if name.startswith("nvidia.com/mig-"):
@@ -187,13 +189,23 @@ def _count(amount: str) -> int | str:
     return nanos // _NANO
 
 
-def _no_claim(name: str, count: int) -> str:
+def _no_claim(name: str, amount: str, count: int) -> str:
     """Return why no claim asks for so many; "" if one does."""
     if not count:
         return "it asks for no device, so no claim is needed: leave it out"
-    if count > (_MOST if name == SHARES_OF_MEMORY else MAX_RESULTS):
+    if name == SHARES_OF_MEMORY:
+        return _more_than_a_gpu_has(amount, count) if count >= _NO_GPU_HAS else ""
+    if count > MAX_RESULTS:
         return f"a claim has at most {MAX_RESULTS} devices, and no node has more: ask for fewer, in more pods"
     return ""
+
+
+def _more_than_a_gpu_has(amount: str, count: int) -> str:
+    """Return the question for an amount in GiB that was meant in MiB, or that has a unit."""
+    unit = 2**10 if amount.isdecimal() and count in MIB else 2**30
+    meant = max(1, (count + unit // 2) // unit)
+    question = f" (did you mean {meant}?)" if meant < _NO_GPU_HAS else ""
+    return f"it counts GiB, and no GPU has so many: write their number without a unit{question}; it stays"
 
 
 _VENDORS: Mapping[str, str] = {

@@ -164,7 +164,11 @@ def test_class_and_driver_can_be_chosen() -> None:
         ("{nvidia.com/gpu: one}", "nvidia.com/gpu: one", f"{REFUSED} is no quantity"),
         ("{nvidia.com/gpu: 33}", "nvidia.com/gpu: 33", "a claim has at most 32 devices"),
         ("{nvidia.com/gpu: 1k}", "nvidia.com/gpu: 1k", "a claim has at most 32 devices"),
-        ("{aliyun.com/gpu-mem: 9e9}", "aliyun.com/gpu-mem: 9e9", "a claim has at most 32"),
+        (
+            "{aliyun.com/gpu-mem: 9e9}",
+            "aliyun.com/gpu-mem: 9e9",
+            "it counts GiB, and no GPU has so many: write their number without a unit (did you mean 8?)",
+        ),
         (
             f"{{nvidia.com/gpu: '{'1' * 5000}'}}",
             f"nvidia.com/gpu: {'1' * 40}",
