@@ -37,6 +37,7 @@ _NO_SCHEDULER = (
     "with spec.nodeName the scheduler never sees the pod, and only the scheduler gives a claim its devices: leave nodeName out (in a pod that runs, the "
     "scheduler wrote it), and if it must be this node, require it by nodeAffinity with matchFields metadata.name In {}; then convert again; it stays"
 )
+_OF_CONTAINERS = "the API server refuses it in the resources of a whole pod: ask for it in those of the container that uses it, and convert again; it stays"
 _NO_GPU_HAS = MIB.start
 """So many GiB of memory."""
 _NANO = 10**9
@@ -138,6 +139,15 @@ def answers(
         if reason:
             found[name] = NotConverted(f"{name}: {amount:.40}", reason)
     return {**found, **_memory_that_stays(amounts, found, choice)}
+
+
+def of_whole_pod(amounts: Mapping[str, str]) -> list[NotConverted]:
+    """Return the resources of devices that a pod asks for as a whole: the API server refuses them."""
+    return [
+        NotConverted(f"{name}: {amount:.40}", _OF_CONTAINERS)
+        for name, amount in amounts.items()
+        if is_device_resource(name) or likely_resource(name) or elsewhere(name)
+    ]
 
 
 def _one_of_a_kind(amounts: Mapping[str, str]) -> Mapping[str, str]:

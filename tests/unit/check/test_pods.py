@@ -369,3 +369,13 @@ def test_of_a_pod_that_names_its_node_no_claim_is_promised() -> None:
     (one,) = found(pod("resources: {limits: {nvidia.com/gpu: 1}}", "nodeName: gpu-b"))
     assert one.action.startswith(f"{KEPT}with spec.nodeName the scheduler never sees the pod")
     assert one.action.endswith("it stays")
+
+
+def test_a_whole_pod_asks_for_no_devices() -> None:
+    resources = "resources: {limits: {cpu: 1, hugepages-2Mi: 2Mi, nvidia.com/gpu: 2}, requests: {memory: 1Gi}}"
+    (one,) = found(pod("", resources))
+    assert (one.rule, one.line) == ("api-value", 5)
+    assert one.message == (
+        f"{REFUSED}'nvidia.com/gpu' is no resource of a whole pod, which has cpu, memory and hugepages only"
+    )
+    assert one.action == "ask for it in the resources of the container that uses it"

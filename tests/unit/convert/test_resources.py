@@ -101,3 +101,13 @@ def test_a_name_with_another_case_or_without_its_hyphen_is_asked_about(
 ) -> None:
     (one,) = convert(pod({f"nvidia.com/{name}": 1}), Choice(), ()).left
     assert one.reason == f"no plugin offers it (did you mean nvidia.com/{near}?); it stays"
+
+
+def test_what_a_whole_pod_asks_for_stays_and_is_told() -> None:
+    asking = pod({"nvidia.com/gpu": 1})
+    asking["spec"]["resources"] = {"limits": {"cpu": 1, "nvidia.com/gpu": 2, "nvidia.com/GPU": 1}}
+    found = convert(asking, Choice(), ())
+    assert found.is_changed
+    assert [one.what for one in found.left] == ["nvidia.com/gpu: 2", "nvidia.com/GPU: 1"]
+    told = "the API server refuses it in the resources of a whole pod: ask for it in those of the container"
+    assert all(one.reason.startswith(told) for one in found.left)
