@@ -22,6 +22,7 @@ _LONGEST_DRIVER, _LONGEST_LABEL, _LONGEST_IDENTIFIER = 63, 63, 32
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
+_OF_PODS = ("cpu", "memory")
 _HUGE = "hugepages-"
 _OF_QUOTAS = "requests."
 _OF_KUBERNETES = "kubernetes.io/"
@@ -180,9 +181,21 @@ def _pod(one: Given) -> Iterator[Finding]:
             if isinstance(name, str) and name and not is_subdomain(name):
                 what = f"{_shown(name)} is no name of an object"
                 yield _refused(one, (*pod.path, *inner, field), what, _WORDS)
+    yield from _of_whole_pod(
+        one, (*pod.path, "spec", "resources"), mapping(pod.spec.get("resources"))
+    )
     for path, container in pod.containers():
         yield from _uses(one, (*path, "resources"), mapping(container.get("resources")))
         yield from _resources(one, (*path, "resources"), mapping(container.get("resources")))
+
+
+def _of_whole_pod(one: Given, path: Path, resources: Object) -> Iterator[Finding]:
+    for field in ("limits", "requests"):
+        for name in mapping(resources.get(field)):
+            if str(name) not in _OF_PODS and not str(name).startswith(_HUGE):
+                what = f"{_shown(name)} is no resource of a whole pod, which has cpu, memory and hugepages only"
+                action = "ask for it in the resources of the container that uses it"
+                yield _refused(one, (*path, field, name), what, action)
 
 
 def _uses(one: Given, path: Path, resources: Object) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ def _of_pod(one: Given, pod: PodPart, offered: Collection[str]) -> Iterator[Find
         yield from _resources(one, path, container, kept.resources(container), offered)
         yield from name_findings(one, path, container, offered)
         yield from _environment(one, path, container, pod.spec)
+    yield from _node_name(one, pod)
     yield from _choice_of_nodes(one, pod, kept)
     yield from _labels(one, pod)
     yield from _volumes(one, pod)
@@ -167,6 +168,20 @@ def _environment(one: Given, path: Path, container: Object, spec: Object) -> Ite
                 f"NVIDIA_VISIBLE_DEVICES is {value!a:.40}: a container without a claim sees {without}, and one with a claim its own only",
                 "remove the variable",
             )
+
+
+def _node_name(one: Given, pod: PodPart) -> Iterator[Finding]:
+    """Yield that a pod with claims names its node. In a pod that was read from a cluster, the scheduler may have written the name."""
+    node = pod.spec.get("nodeName")
+    is_of_cluster = not pod.path and bool(at(pod.content, ("metadata", "uid")))
+    if node and pod.spec.get("resourceClaims") and not is_of_cluster:
+        shown = printable(str(node))
+        yield one.finding(
+            "node-name",
+            (*pod.path, "spec", "nodeName"),
+            f"the pod names its node {shown} itself, so the scheduler never sees it and allocates no claim for it: it starts only if its claims have devices already",
+            f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {shown}",
+        )
 
 
 def _choice_of_nodes(one: Given, pod: PodPart, kept: Kept) -> Iterator[Finding]:

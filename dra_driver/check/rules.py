@@ -105,6 +105,11 @@ _ALL = (
         "a resource that no plugin offers, with a product as amount or for a GPU's memory",
     ),
     Rule("node-choice", "note", "a pod chooses nodes by a label of their devices"),
+    Rule(
+        "node-name",
+        "warning",
+        "a pod with claims and nodeName: the scheduler never sees it, and its claims get no devices",
+    ),
     Rule("hidden-devices", "warning", "CUDA_VISIBLE_DEVICES hides every GPU"),
     Rule("visible-devices", "note", "NVIDIA_VISIBLE_DEVICES: the claim decides"),
     Rule("quota-key", "warning", "a quota that counts nothing", fixed=True),

@@ -4,6 +4,8 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from dra_driver.cel.compile import (
     DerivedAttribute,
     Selector,
@@ -15,8 +17,12 @@ from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import Aborted, EvaluationError
 from dra_driver.cel.library.quantity import parse_quantity
 from dra_driver.cel.library.semver import parse_semver
+from dra_driver.cel.reasons.corrections import mistyped_quantities, ordered_versions
+from dra_driver.cel.reasons.parsers import ORDER, parsing
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
-from dra_driver.cel.syntax.ast import Call, Constant, Expr
+from dra_driver.cel.reasons.rewrite import called
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ParsedAst
+from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known
@@ -150,9 +156,9 @@ def _read(
         yield one.finding("memory-unit", expression.path, few_bytes(text), question, **where)
     for part in _all(parsed.root):
         if isinstance(part, Call) and part.function in _COMPARED:
-            yield from _types(one, expression, part, names, parsed.offsets)
+            yield from _types(one, expression, part, names, parsed)
         if isinstance(part, Call) and part.function in _PARSED:
-            yield from _value(one, expression, part, parsed.offsets)
+            yield from _value(one, expression, part, parsed)
 
 
 def _paths(root: Expr) -> Iterator[tuple[Expr, DevicePath]]:
@@ -170,9 +176,7 @@ def _all(root: Expr) -> Iterator[Expr]:
         todo.extend(children(part))
 
 
-def _value(
-    one: Given, expression: Expression, part: Call, offsets: Mapping[int, int]
-) -> Iterator[Finding]:
+def _value(one: Given, expression: Expression, part: Call, parsed: ParsedAst) -> Iterator[Finding]:
     """Yield that a constant cannot be parsed. The API server compiles it, and each device ends with the error."""
     text = part.args[0].value if len(part.args) == 1 and isinstance(part.args[0], Constant) else 0
     if not isinstance(text, str):
@@ -182,19 +186,19 @@ def _value(
         parse(text)
     except (EvaluationError, Aborted):
         message = f"{text!a:.60} is no {what}: the expression ends with an error, and stops the scheduling of the pod"
-        near = re.fullmatch(r"([0-9.]+) *([KMGTPE])i?[Bb]?", text) if what == "quantity" else None
-        action = f"write {near[1]}{near[2]}i" if near else action
+        says = next((says for says, _ in mistyped_quantities(parsed, part)), "")
+        action = says.rpartition(": ")[2] or action
         yield one.finding(
             "cel-value",
             expression.path,
             message,
             action,
-            **_where(one, expression, offsets[part.id]),
+            **_where(one, expression, parsed.offsets[part.id]),
         )
 
 
 def _types(
-    one: Given, expression: Expression, part: Call, names: Names, offsets: Mapping[int, int]
+    one: Given, expression: Expression, part: Call, names: Names, parsed: ParsedAst
 ) -> Iterator[Finding]:
     for left, right in (part.args, reversed(part.args)):
         path = path_of(left)
@@ -206,7 +210,9 @@ def _types(
         if kind == "" or (fitting and isinstance(value, fitting) and _same_truth(kind, value)):
             continue
         what, action = _right(path, kind, value)
-        where = _where(one, expression, offsets[part.id])
+        if kind == "version":
+            action = _with_version(parsed, part, path, right)
+        where = _where(one, expression, parsed.offsets[part.id])
         yield one.finding("cel-type", expression.path, what, action, **where)
 
 
@@ -220,12 +226,24 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
     read = f'device.{path.kind}["{path.domain}"].{path.name}'
     what = f"{path.name} is a {kind}, and is compared with {shown}"
     match kind:
-        case "version":
-            return what, f'write {read}.compareTo(semver("{value}")) >= 0, with three numbers'
         case "list of strings":
             return what, f"write {shown} in {read}"
         case _:
             return what, f"compare it with a value of the type {kind}"
+
+
+def _with_version(parsed: ParsedAst, part: Call, path: DevicePath, right: Constant) -> str:
+    """Return what to write in place of the comparison of a version with a text or number."""
+    text = str(right.value)
+    how = parsing(text, ("semver",))
+    if not how:
+        return _PARSED["semver"][2]
+    if part.function in ORDER:
+        _, found = next(ordered_versions(parsed, part, lambda one: one == path))
+        return f"write {found.write}"
+    version = called(how, replace(right, value=text))
+    args = tuple(version if one is right else one for one in part.args)
+    return f"write {unparse(parsed, replace(part, args=args))}"
 
 
 def _where(one: Given, expression: Expression, offset: int) -> dict[str, int]:

@@ -21,7 +21,11 @@ PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
 
 def around(document: Mapping[str, Any], spec: Mapping[str, Any]) -> Around:
     """Return what an object says of the resources in one of its pods."""
-    found = replace(_of_nodes(spec), not_shared=why_not_shared(document, spec))
+    found = replace(
+        _of_nodes(spec),
+        not_shared=why_not_shared(document, spec),
+        node_name=str(spec.get("nodeName") or ""),
+    )
     return found if found.profile else replace(found, shares=_shares(spec))
 
 

@@ -16,8 +16,15 @@ from dra_driver.convert.around import around, without_partition
 from dra_driver.convert.kinds import each_has, says_a_kind, selector_of, vendor_of
 from dra_driver.convert.names import Names
 from dra_driver.convert.no_pods import without_pods
-from dra_driver.convert.nodes import choice_of_nodes, without_request
-from dra_driver.convert.resources import Around, Choice, NotConverted, Wanted, answers
+from dra_driver.convert.nodes import choice_of_nodes, inside, without_request
+from dra_driver.convert.resources import (
+    Around,
+    Choice,
+    NotConverted,
+    Wanted,
+    answers,
+    of_whole_pod,
+)
 from dra_driver.convert.written import claim, template
 from dra_driver.explain.subject.manifest_kinds import group_and_version, kind_of, name_of
 from dra_driver.explain.subject.workloads import pod_path
@@ -130,6 +137,7 @@ def _convert(
 ) -> Converted:
     """Change the spec of one pod of an object. The documents are what must be made before it; there are none if the pod stays as it was."""
     state = _Pod(choice, around(made, spec))
+    state.left += of_whole_pod(amounts_of(inside(spec, "resources")))
     without_partition(spec)
     uses = list(_containers(spec, state))
     if not state.asked:

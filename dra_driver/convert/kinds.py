@@ -7,8 +7,11 @@ Such a resource says something of the devices of its vendor that the container a
 import re
 from collections.abc import Mapping
 
+from dra_driver.cel.syntax import amounts
+from dra_driver.cel.syntax.unparse import literal
 from dra_driver.model.memory_amounts import amount_of, likely_amount
 from dra_driver.model.plugin_resources import is_invented_resource, is_memory_resource
+from dra_driver.model.quantity import Quantity
 
 _OF_PARTS = "a part of a GPU has the memory that its profile says; it stays"
 
@@ -30,16 +33,38 @@ def selector_of(name: str, amount: str, driver: str) -> str:
         read = f'device.capacity["{driver}"].memory'
         return f'has({read}) && {read}.compareTo(quantity("{amount_of(name, amount)}")) >= 0'
     read = f'device.attributes["{driver}"].productName'
-    return f'has({read}) && {read}.contains("{_plain(amount)}")'
+    return f"has({read}) && {of_product(read, _plain(amount))}"
+
+
+def of_product(read: str, product: str) -> str:
+    """Return the condition that a name, which `read` reads, has this product in it."""
+    if "-" not in product:
+        return f"{read}.contains({literal(product)})"
+    return f"{read}.matches({literal(spelled(product))})"
+
+
+def spelled(product: str) -> str:
+    """Return the pattern of the names that a product has as a label: there, a blank became a hyphen; either may have been there."""
+    parts = (re.escape(part).replace(r"\ ", " ") for part in product.split("-"))
+    return "[ -]".join(parts)
 
 
 def why_it_stays(name: str, amount: str, driver: str, *, of_part: bool) -> str:
     """Return why an amount of memory becomes no selector, and what to write; "" if it becomes one."""
     if not amount_of(name, amount):
         read = f'device.capacity["{driver}"].memory'
-        meant = _plain(likely_amount(amount))
-        return f'its unit is not clear; write a claim with the selector {read}.compareTo(quantity("{meant}")) >= 0, with the unit that is meant; it stays'
+        return f'its unit is not clear; write a claim with the selector {read}.compareTo(quantity("{meant_by(amount)}")) >= 0, with the unit that is meant; it stays'
     return _OF_PARTS if of_part else ""
+
+
+def meant_by(amount: str) -> str:
+    """Return the quantity that was most likely meant by an amount of memory, as 40Gi by 40 or 40GB; … if nothing like one stands there."""
+    likely = amounts.of_text(amount) or likely_amount(amount)
+    try:
+        Quantity.parse(likely)
+    except ValueError:
+        return "…"
+    return likely
 
 
 def each_has(names: Mapping[str, str], count: int) -> tuple[str, ...]:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
+from dra_driver.convert.kinds import meant_by, spelled
 from dra_driver.convert.resources import NotConverted
+from dra_driver.model.memory_amounts import MIB
 from dra_driver.model.names import (
     COUNT_LABEL,
     GENERATION_LABEL,
     MEMORY_MIB_LABEL,
     PRODUCT_LABEL,
 )
+from dra_driver.model.quantity import Quantity
 from dra_driver.planning.label_text import label_value
 
 _COUNTED = "how many devices a node has, no device can say; it stays. A claim for as many devices needs no label"
@@ -38,6 +41,8 @@ _OF_PART = re.compile(r"-MIG-(?P<profile>.+)$")
 """The end of a product's label on nodes whose nvidia.com/gpu are MIG devices (strategy single)."""
 _OF_SHARES = "-SHARED"
 """The end of a product's label on nodes whose nvidia.com/gpu are shares of GPUs."""
+_ANY_MEMORY = "gpu-memory"
+"""A label that admins give nodes by hand: no tool defines its unit."""
 _NO_SHARES = "it is about shares of a plugin, and the GPU of a claim is nobody else's: leave it out; it stays"
 _SOME_SHARES = (
     f"some of these nodes offer whole GPUs as nvidia.com/gpu, and others shares ({_OF_SHARES}), so what the pod means is open: name only the ones or only "
@@ -165,21 +170,45 @@ def _product(asked: _Asked) -> Selected | NotConverted:
         same = sorted(name for name in asked.products if label_value(name) == value)
         if same:
             return _any([f"{read} == {_text(name)}" for name in same])
-        # In a label, a blank became a hyphen; either may have been there.
-        pattern = "^" + "[ -]".join(re.escape(part) for part in value.split("-")) + "$"
-        return f"{read}.matches({_text(pattern)})"
+        return f"{read}.matches({_text(f'^{spelled(value)}$')})"
 
     return _compared(asked, read, one)
 
 
 def _memory(asked: _Asked) -> Selected | NotConverted:
-    if not all(value.isdecimal() for value in asked.condition.values):
-        return NotConverted(str(asked.condition), "the value must be a number of MiB; it stays")
+    values = asked.condition.values
+    unclear = next((one for one in values if not _is_in_mib(asked.condition.key, one)), None)
+    if unclear is not None:
+        return NotConverted(str(asked.condition), _with_unit(asked, unclear))
 
     def number(value: str, sign: str) -> str:
         return f'{asked.memory}.compareTo(quantity("{value}Mi")) {sign} 0'
 
     return _compared(asked, asked.memory, lambda value: number(value, "=="), number)
+
+
+def _is_in_mib(key: str, value: str) -> bool:
+    """Return whether the value is a number of MiB. In a label whose unit nobody defined, 40 most likely is in GiB."""
+    return value.isdecimal() and (key != _ANY_MEMORY or int(value) in MIB)
+
+
+def _with_unit(asked: _Asked, value: str) -> str:
+    """Return what to write in place of an amount of memory that is no number of MiB."""
+    meant = meant_by(value)
+    selected = f'{asked.memory}.compareTo(quantity("{meant}")) >= 0'
+    number = f" ({mib})" if (mib := _mib(meant)) else ""
+    return (
+        f"its unit is not clear: write a number of MiB{number} and convert again, or take it out and add the selector {selected} to the request, with the "
+        "unit that is meant; it stays"
+    )
+
+
+def _mib(amount: str) -> int:
+    """Return how many MiB a quantity is; 0 if it is none."""
+    try:
+        return Quantity.parse(amount).nanos // (10**9 * 2**20)
+    except ValueError:
+        return 0
 
 
 def _generation(asked: _Asked) -> Selected | NotConverted:
@@ -270,7 +299,7 @@ _RULES: Mapping[str, Callable[[_Asked], Selected | NotConverted]] = {
     "gpu-type": _model,
     "gpu-model": _model,
     "gpu-product": _product,
-    "gpu-memory": _memory,
+    _ANY_MEMORY: _memory,
     "gpu-generation": _generation,
     "gpu-count": _stays(_COUNTED),
     PRODUCT_LABEL: _product,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.convert.kinds import says_a_kind, vendor_of, why_it_stays
 from dra_driver.explain.facts.claim_state import MOST_CONSUMERS
+from dra_driver.model.memory_amounts import MIB
 from dra_driver.model.mig_profiles import profile_of
 from dra_driver.model.names import DOMAIN
 from dra_driver.model.other_resources import elsewhere
@@ -32,7 +33,13 @@ _ON_ONE_NODE = (
     f"all pods that use this claim run on one node and take turns on its one GPU, at most {MOST_CONSUMERS} at a time; pods with another claim do "
     "not share it"
 )
-_MOST = 10**9
+_NO_SCHEDULER = (
+    "with spec.nodeName the scheduler never sees the pod, and only the scheduler gives a claim its devices: leave nodeName out (in a pod that runs, the "
+    "scheduler wrote it), and if it must be this node, require it by nodeAffinity with matchFields metadata.name In {}; then convert again; it stays"
+)
+_OF_CONTAINERS = "the API server refuses it in the resources of a whole pod: ask for it in those of the container that uses it, and convert again; it stays"
+_NO_GPU_HAS = MIB.start
+"""So many GiB of memory."""
 _NANO = 10**9
 
 
@@ -70,6 +77,7 @@ class NotConverted(Struct, frozen=True):
 class Around(Struct, frozen=True):
     """What the pod and the workload around a container say of its resources.
 
+    `node_name`: the node that the pod names itself, so that no scheduler looks at it.
     `profile`: the pod's nodes offer parts of this profile as nvidia.com/gpu, written as in the name of a resource. `may_be_part`: why it is not known
     which part that is, or whether it is one. `shares`: the condition by which the pod's nodes offer shares of a GPU as nvidia.com/gpu. `not_shared`: why
     the pods of the workload cannot share one claim. Each is "" for a usual pod.
@@ -79,6 +87,7 @@ class Around(Struct, frozen=True):
     may_be_part: str = ""
     shares: str = ""
     not_shared: str = ""
+    node_name: str = ""
 
     def meant_by(self, name: str) -> str:
         """Return the resource that a name means on the nodes of the pod."""
@@ -88,6 +97,8 @@ class Around(Struct, frozen=True):
 
     def against(self, name: str) -> str:
         """Return why no claim can stand for a resource here; "" if one can."""
+        if self.node_name:
+            return _NO_SCHEDULER.format(self.node_name)
         reason = self.may_be_part if name in (_GPU, _GPU_SHARED) else ""
         return reason or (self.not_shared if self.meant_by(name) == _GPU_SHARED else "")
 
@@ -130,6 +141,15 @@ def answers(
     return {**found, **_memory_that_stays(amounts, found, choice)}
 
 
+def of_whole_pod(amounts: Mapping[str, str]) -> list[NotConverted]:
+    """Return the resources of devices that a pod asks for as a whole: the API server refuses them."""
+    return [
+        NotConverted(f"{name}: {amount:.40}", _OF_CONTAINERS)
+        for name, amount in amounts.items()
+        if is_device_resource(name) or likely_resource(name) or elsewhere(name)
+    ]
+
+
 def _one_of_a_kind(amounts: Mapping[str, str]) -> Mapping[str, str]:
     """Return a device of each vendor of which only a kind of device is named, or its memory: who does that means one."""
     there = {vendor_of(name) for name in amounts if is_device_resource(name)}
@@ -154,7 +174,7 @@ def _memory_that_stays(
 def wanted(name: str, amount: str, choice: Choice) -> Wanted | NotConverted:
     """Return the request for an amount of a resource of devices."""
     count = _count(amount)
-    problem = count if isinstance(count, str) else _no_claim(name, count)
+    problem = count if isinstance(count, str) else _no_claim(name, amount, count)
     if isinstance(count, str) or problem:
         return NotConverted(f"{name}: {amount:.40}", problem)
     if name.startswith("nvidia.com/mig-"):
@@ -179,13 +199,23 @@ def _count(amount: str) -> int | str:
     return nanos // _NANO
 
 
-def _no_claim(name: str, count: int) -> str:
+def _no_claim(name: str, amount: str, count: int) -> str:
     """Return why no claim asks for so many; "" if one does."""
     if not count:
         return "it asks for no device, so no claim is needed: leave it out"
-    if count > (_MOST if name == SHARES_OF_MEMORY else MAX_RESULTS):
+    if name == SHARES_OF_MEMORY:
+        return _more_than_a_gpu_has(amount, count) if count >= _NO_GPU_HAS else ""
+    if count > MAX_RESULTS:
         return f"a claim has at most {MAX_RESULTS} devices, and no node has more: ask for fewer, in more pods"
     return ""
+
+
+def _more_than_a_gpu_has(amount: str, count: int) -> str:
+    """Return the question for an amount in GiB that was meant in MiB, or that has a unit."""
+    unit = 2**10 if amount.isdecimal() and count in MIB else 2**30
+    meant = max(1, (count + unit // 2) // unit)
+    question = f" (did you mean {meant}?)" if meant < _NO_GPU_HAS else ""
+    return f"it counts GiB, and no GPU has so many: write their number without a unit{question}; it stays"
 
 
 _VENDORS: Mapping[str, str] = {

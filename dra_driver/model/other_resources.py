@@ -71,7 +71,8 @@ _OTHERS = (
         ),
     ),
     (
-        r"nvidia\.com/(pgpu|vgpu.*|[A-Z].*)",
+        # Capital letters alone make no product: GPU and MIG-1g.5gb are misspelt.
+        r"nvidia\.com/(pgpu|vgpu.*|(?!(?i:gpus?|gpu\.shared|mig[-._]?\d.*)$)[A-Z].*)",
         Elsewhere(
             "a GPU or vGPU for a virtual machine (KubeVirt, Kata) by NVIDIA's sandbox plugin",
             "keep that plugin, or take NVIDIA's DRA driver, which passes whole GPUs on by VFIO; this driver gives GPUs to containers only",

@@ -30,6 +30,8 @@ _COUNT = re.compile(r"(nvidia|amd)\.com/gpu[.-]?(count|number|num|cards?)")
 _MODEL = re.compile(
     r"(nvidia|amd)\.com/(gpu[.-])?(tesla-|rtx-?)?(?P<model>([abhlptv]|g[bh]|mi)[0-9]{1,4}[ahmsx]?|(?<=rtx|tx-)[0-9]{4})([.-][a-z0-9.-]+)?"
 )
+_NO_HYPHEN = re.compile(r"nvidia\.com/mig[._]?(?=\d+[cg])")
+"""A name of MIG devices without its hyphen."""
 _LABELS = re.compile(
     r"nvidia\.com/(gpu|cuda)\.(product|memory|count|family|machine|replicas|present|compute\.(major|minor)|driver.*)"
     r"|nvidia\.com/mig\.(strategy|capable|config(\.state)?)|cloud\.google\.com/gke-(accelerator(-count)?|gpu-(partition-size|sharing-strategy|driver-version)|max-shared-clients-per-gpu)"
@@ -68,6 +70,9 @@ def likely_resource(name: str) -> str:
     """
     if mig := likely_mig_resource(name):
         return mig
+    lowered = _NO_HYPHEN.sub("nvidia.com/mig-", name.lower())
+    if lowered != name and not elsewhere(name):
+        return likely_resource(lowered) or (lowered if is_device_resource(lowered) else "")
     if is_device_resource(name) or is_invented_resource(name) or elsewhere(name):
         return ""
     domain = name.partition("/")[0]

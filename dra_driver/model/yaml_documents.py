@@ -142,9 +142,16 @@ def documents(
                 builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _bad_at(mark, str(error.problem or error.context)) from error
+        raise _bad_at(mark, _explained(str(error.problem or error.context))) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadDocument(" ".join(str(error).split())) from error
+
+
+def _explained(problem: str) -> str:
+    """Return the parser's problem with what to do about it. It does not say which character it found."""
+    if "cannot start any token" in problem:
+        return f"{problem}: no tab may indent a line, write blanks; a text that begins with @ or ` needs quotes"
+    return f"{problem}: write blanks" if "tab character" in problem else problem
 
 
 def _bad_at(mark: Any, problem: str) -> BadDocument:

@@ -272,6 +272,12 @@ WITH = "ask by a claim with the selector "
             f'{WITH}device.attributes["gpu.dra-driver.dev"].productName.contains("MI300X")',
         ),
         (
+            "nvidia.com/gpu.product: Tesla-T4",
+            "invented-resource",
+            "no plugin offers nvidia.com/gpu.product, and Tesla-T4 is no amount",
+            f'{WITH}device.attributes["gpu.nvidia.com"].productName.matches("Tesla[ -]T4")',
+        ),
+        (
             "nvidia.com/gpu.count: 2",
             "resource-name",
             "no plugin of a vendor offers nvidia.com/gpu.count",
@@ -290,6 +296,13 @@ def test_what_nobody_offers_is_told_with_what_to_write(
 ) -> None:
     (one,) = found(pod(f"resources: {{limits: {{{limits}}}}}"))
     assert (one.rule, one.message, one.action) == (rule, message, action)
+
+
+def test_what_is_advised_for_an_amount_that_is_no_quantity_is_one() -> None:
+    told = found(pod("resources: {limits: {nvidia.com/gpu-memory: 40GB}}"))
+    (one,) = (one for one in told if one.rule == "resource-name")
+    read = 'device.capacity["gpu.nvidia.com"].memory'
+    assert one.action.startswith(f'{WITH}{read}.compareTo(quantity("40Gi")) >= 0, with the unit')
 
 
 def test_units_of_memory_that_a_class_offers_are_there() -> None:
@@ -333,3 +346,36 @@ def test_a_label_of_the_node_beside_a_claim_stays() -> None:
     )
     (one,) = found(text)
     assert one.action.startswith(f"{KEPT}it is about how the node is set up")
+
+
+NAMED = "nodeName: gpu-b\nresourceClaims: [{name: gpu, resourceClaimName: c}]"
+
+
+def test_a_pod_with_claims_names_no_node() -> None:
+    uses = "resources: {claims: [{name: gpu}]}"
+    (one,) = found(pod(uses, NAMED))
+    assert (one.rule, one.severity, one.line) == ("node-name", "warning", 5)
+    assert one.message.startswith("the pod names its node gpu-b itself, so the scheduler never")
+    assert "matchFields metadata.name In gpu-b" in one.action
+    assert found(pod(uses, NAMED.replace("gpu-b", "''"))) == []
+
+
+def test_the_scheduler_may_have_named_the_node_of_a_pod_in_a_cluster() -> None:
+    read = pod("resources: {claims: [{name: gpu}]}", NAMED, "name: p, uid: abc")
+    assert found(read) == []
+
+
+def test_of_a_pod_that_names_its_node_no_claim_is_promised() -> None:
+    (one,) = found(pod("resources: {limits: {nvidia.com/gpu: 1}}", "nodeName: gpu-b"))
+    assert one.action.startswith(f"{KEPT}with spec.nodeName the scheduler never sees the pod")
+    assert one.action.endswith("it stays")
+
+
+def test_a_whole_pod_asks_for_no_devices() -> None:
+    resources = "resources: {limits: {cpu: 1, hugepages-2Mi: 2Mi, nvidia.com/gpu: 2}, requests: {memory: 1Gi}}"
+    (one,) = found(pod("", resources))
+    assert (one.rule, one.line) == ("api-value", 5)
+    assert one.message == (
+        f"{REFUSED}'nvidia.com/gpu' is no resource of a whole pod, which has cpu, memory and hugepages only"
+    )
+    assert one.action == "ask for it in the resources of the container that uses it"

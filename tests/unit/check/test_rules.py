@@ -237,6 +237,15 @@ CASES = {
             "16 node-choice: the node is chosen by a label of its devices: nvidia.com/gpu.product Exists",
         ],
     ),
+    "node-name": (
+        pod(
+            "resources: {claims: [{name: gpu}]}",
+            "nodeName: n1\nresourceClaims: [{name: gpu, resourceClaimName: c}]",
+        ),
+        [
+            "5 node-name: the pod names its node n1 itself, so the scheduler never sees it and allocates no claim for it: it starts only if its claims have devices already"
+        ],
+    ),
     "hidden": (
         pod(
             "env:\n  - {name: CUDA_VISIBLE_DEVICES, value: all}\n  - {name: A, value: all}\n"

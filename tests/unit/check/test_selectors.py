@@ -63,7 +63,7 @@ def test_a_value_of_an_alias_is_told_at_the_alias() -> None:
         (
             f'{NVIDIA}.driverVersion == "570.1.0"',
             'driverVersion is a version, and is compared with "570.1.0"',
-            f'write {NVIDIA}.driverVersion.compareTo(semver("570.1.0")) >= 0, with three numbers',
+            f'write {NVIDIA}.driverVersion == semver("570.1.0")',
         ),
         (
             f'"0000:01:00.0" == {NVIDIA}.pairedNicPciBusIDs',
@@ -153,6 +153,35 @@ def test_names_that_nobody_has_are_told(expression: str, message: str, action: s
     one = found(selector(expression, "'"))[0]
     assert (one.rule, one.message) == ("cel-name", message)
     assert one.action.startswith(action)
+
+
+VERSION = f"{NVIDIA}.driverVersion"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (f'{VERSION} < "550.1.1"', f'{VERSION}.compareTo(semver("550.1.1")) < 0'),
+        (f'"550.1.1" > {VERSION}', f'{VERSION}.compareTo(semver("550.1.1")) < 0'),
+        (f'{VERSION} >= "550"', f'{VERSION}.compareTo(semver("550", true)) >= 0'),
+        (f"{VERSION} >= 550", f'{VERSION}.compareTo(semver("550", true)) >= 0'),
+        (f'{VERSION} != "550.01.05"', f'{VERSION} != semver("550.01.05", true)'),
+        (f'"550.1.1" == {VERSION}', f'semver("550.1.1") == {VERSION}'),
+        (f'{VERSION} >= "newest"', "three numbers as in 12.4.0"),
+    ],
+)
+def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
+    (one,) = found(selector(wrong, "'"))
+    assert (one.rule, one.action) == ("cel-type", f"write {right}")
+    if "semver" in right:
+        assert found(selector(right, "'")) == []
+
+
+@pytest.mark.parametrize("amount", ["40g", "40gb", "40GB", "40 Gi", "40GiB"])
+def test_an_amount_with_another_unit_is_told_with_the_right_ones(amount: str) -> None:
+    read = 'device.capacity["gpu.nvidia.com"].memory'
+    (one,) = found(selector(f'{read}.compareTo(quantity("{amount}")) >= 0', "'"))
+    assert (one.rule, one.action) == ("cel-value", "write 40Gi (or 40G)")
 
 
 def test_the_cost_is_checked() -> None:

@@ -158,3 +158,14 @@ def test_a_resource_of_parts_is_not_asked_about() -> None:
     found = converted({"nodeSelector": SINGLE}, "nvidia.com/mig-1g.5gb")
     assert request(found)["deviceClassName"] == "mig.nvidia.com"
     assert [one.what for one in found.left] == [f"{STRATEGY}: single"]
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu"])
+def test_a_pod_that_names_its_node_stays(resource: str) -> None:
+    found = converted({"nodeName": "gpu-b"}, resource)
+    assert not found.is_changed
+    (one,) = found.left
+    assert one.what.startswith(resource)
+    assert one.reason.startswith("with spec.nodeName the scheduler never sees the pod")
+    assert "by nodeAffinity with matchFields metadata.name In gpu-b;" in one.reason
+    assert converted({"nodeName": ""}, resource).is_changed

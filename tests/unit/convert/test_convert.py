@@ -164,7 +164,11 @@ def test_class_and_driver_can_be_chosen() -> None:
         ("{nvidia.com/gpu: one}", "nvidia.com/gpu: one", f"{REFUSED} is no quantity"),
         ("{nvidia.com/gpu: 33}", "nvidia.com/gpu: 33", "a claim has at most 32 devices"),
         ("{nvidia.com/gpu: 1k}", "nvidia.com/gpu: 1k", "a claim has at most 32 devices"),
-        ("{aliyun.com/gpu-mem: 9e9}", "aliyun.com/gpu-mem: 9e9", "a claim has at most 32"),
+        (
+            "{aliyun.com/gpu-mem: 9e9}",
+            "aliyun.com/gpu-mem: 9e9",
+            "it counts GiB, and no GPU has so many: write their number without a unit (did you mean 8?)",
+        ),
         (
             f"{{nvidia.com/gpu: '{'1' * 5000}'}}",
             f"nvidia.com/gpu: {'1' * 40}",
@@ -438,7 +442,7 @@ def test_a_label_becomes_a_selector(label: str, expected: list[str]) -> None:
         ),
         (
             "nvidia.com/gpu.memory: much",
-            "nvidia.com/gpu.memory: much: the value must be a number of MiB",
+            "nvidia.com/gpu.memory: much: its unit is not clear: write a number of MiB and convert again, or take it out",
         ),
         (
             "nvidia.com/gpu.compute.major: x",
@@ -587,8 +591,8 @@ def test_terms_that_cannot_be_taken_apart_stay(terms: str, left: list[str]) -> N
             f'!has({ARCH}) || !({LOWERED} == "ampere" || {LOWERED} == "hopper")',
         ),
         (
-            "{key: gpu-memory, operator: Lt, values: ['9']}",
-            has(MEMORY, f'{MEMORY}.compareTo(quantity("9Mi")) < 0'),
+            "{key: gpu-memory, operator: Lt, values: ['9000']}",
+            has(MEMORY, f'{MEMORY}.compareTo(quantity("9000Mi")) < 0'),
         ),
         ("{key: gpu-generation, operator: Exists}", f"has({ARCH})"),
         (

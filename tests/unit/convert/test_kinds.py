@@ -6,20 +6,25 @@ from typing import Any
 import pytest
 import yaml
 
+from dra_driver.cel.compile import compile_selector
+from dra_driver.cel.device import DeviceValue
+from dra_driver.cel.versions import NEWEST, Environment
 from dra_driver.convert.convert import Converted, convert
 from dra_driver.convert.resources import Choice
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 
 NVIDIA, OWN = "gpu.nvidia.com", "gpu.dra-driver.dev"
 _PARTS = "a part of a GPU has the memory that its profile says"
 
 
-def converted(limits: str) -> Converted:
+def converted(limits: str, spec: dict[str, Any] | None = None) -> Converted:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p"},
         "spec": {
-            "containers": [{"name": "c", "resources": {"limits": yaml.safe_load(f"{{{limits}}}")}}]
+            **(spec or {}),
+            "containers": [{"name": "c", "resources": {"limits": yaml.safe_load(f"{{{limits}}}")}}],
         },
     }
     return convert(pod, Choice(), ())
@@ -85,6 +90,9 @@ def test_a_kind_is_asked_of_the_devices_of_its_vendor(
         ("nvidia.com/gpu-mem: 16", NVIDIA, "16Gi"),
         ("nvidia.com/memory: 40960", NVIDIA, "40960Mi"),
         ("amd.com/gpu-memory: 20", OWN, "20Gi"),
+        ("nvidia.com/gpu-memory: 40GB", NVIDIA, "40Gi"),
+        ("nvidia.com/gpu-memory: 40g", NVIDIA, "40Gi"),
+        ("nvidia.com/gpu-memory: lots", NVIDIA, "…"),
     ],
 )
 def test_an_amount_without_a_clear_unit_stays_with_what_to_write(
@@ -122,3 +130,59 @@ def test_memory_of_several_devices_is_told_as_that_of_each() -> None:
     )
     assert [note.startswith(told) for note in several.notes] == [True, False]
     assert not any(note.startswith("each of") for note in one.notes)
+
+
+@pytest.mark.parametrize(
+    ("amount", "name", "pattern"),
+    [
+        (
+            "NVIDIA-A100-SXM4-80GB",
+            "NVIDIA A100-SXM4-80GB",
+            "NVIDIA[ -]A100[ -]SXM4[ -]80GB",
+        ),
+        ("Tesla-T4", "Tesla T4", "Tesla[ -]T4"),
+        ("NVIDIA A100-SXM4", "NVIDIA A100-SXM4-80GB", "NVIDIA A100[ -]SXM4"),
+        ("AMD-Instinct-MI300X", "AMD Instinct MI300X", "AMD[ -]Instinct[ -]MI300X"),
+        ("L4-1.5+", "NVIDIA L4 1.5+", r"L4[ -]1\\.5\\+"),
+    ],
+)
+def test_a_hyphen_of_a_product_may_be_a_blank(amount: str, name: str, pattern: str) -> None:
+    read = f'device.attributes["{NVIDIA}"].productName'
+    ((_, _, (expression,)),) = requests(converted(f"nvidia.com/gpu.product: {amount}"))
+    assert expression == f'has({read}) && {read}.matches("{pattern}")'
+    selector = compile_selector(expression, Environment(NEWEST))
+
+    def matches(product: str) -> bool:
+        attributes = {"productName": DeviceAttribute(string_value=product)}
+        return selector.matches(DeviceValue(NVIDIA, Device(attributes=attributes)))
+
+    assert matches(name)
+    assert not matches("NVIDIA H100")
+
+
+@pytest.mark.parametrize(
+    ("value", "mib", "meant"),
+    [
+        ("40", " (40960)", "40Gi"),
+        ("40Gi", " (40960)", "40Gi"),
+        ("40GB", " (40960)", "40Gi"),
+        ("42949672960", " (40960)", "42949672960"),
+        ("all", "", "…"),
+    ],
+)
+def test_a_label_of_memory_whose_unit_is_open_stays_with_what_to_write(
+    value: str, mib: str, meant: str
+) -> None:
+    found = converted("nvidia.com/gpu: 1", {"nodeSelector": {"gpu-memory": value}})
+    assert requests(found) == [(NVIDIA, 1, [])]
+    assert found.documents[-1]["spec"]["nodeSelector"] == {"gpu-memory": value}
+    (one,) = found.left
+    assert one.reason == (
+        f"its unit is not clear: write a number of MiB{mib} and convert again, or take it out and add the selector "
+        f'device.capacity["{NVIDIA}"].memory.compareTo(quantity("{meant}")) >= 0 to the request, with the unit that is meant; it stays'
+    )
+
+
+def test_a_label_of_memory_that_is_in_mib_by_its_definition_has_any_number() -> None:
+    found = converted("nvidia.com/gpu: 1", {"nodeSelector": {"nvidia.com/gpu.memory": "512"}})
+    assert found.left == ()

@@ -68,3 +68,46 @@ def test_a_profile_that_no_known_gpu_has_is_converted_and_told() -> None:
     found = convert(pod({"nvidia.com/mig-1g.50gb": 1}), Choice(), ())
     told = "no GPU that is known here has the profile 1g.50gb (did you mean nvidia.com/mig-1g.5gb?)"
     assert (found.is_changed, found.notes[0], found.left) == (True, told, ())
+
+
+@pytest.mark.parametrize(
+    ("amount", "question"),
+    [
+        ("4Gi", " (did you mean 4?)"),
+        ("512Mi", " (did you mean 1?)"),
+        ("4096", " (did you mean 4?)"),
+        ("4E", ""),
+    ],
+)
+def test_an_amount_of_gib_that_no_gpu_has_is_asked_about(amount: str, question: str) -> None:
+    found = convert(pod({"aliyun.com/gpu-mem": amount}), Choice(), ())
+    (one,) = found.left
+    assert one.reason == (
+        f"it counts GiB, and no GPU has so many: write their number without a unit{question}; it stays"
+    )
+    assert not found.is_changed
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("GPU", "gpu"),
+        ("MIG-1g.10gb", "mig-1g.10gb"),
+        ("mig1g.10gb", "mig-1g.10gb"),
+    ],
+)
+def test_a_name_with_another_case_or_without_its_hyphen_is_asked_about(
+    name: str, near: str
+) -> None:
+    (one,) = convert(pod({f"nvidia.com/{name}": 1}), Choice(), ()).left
+    assert one.reason == f"no plugin offers it (did you mean nvidia.com/{near}?); it stays"
+
+
+def test_what_a_whole_pod_asks_for_stays_and_is_told() -> None:
+    asking = pod({"nvidia.com/gpu": 1})
+    asking["spec"]["resources"] = {"limits": {"cpu": 1, "nvidia.com/gpu": 2, "nvidia.com/GPU": 1}}
+    found = convert(asking, Choice(), ())
+    assert found.is_changed
+    assert [one.what for one in found.left] == ["nvidia.com/gpu: 2", "nvidia.com/GPU: 1"]
+    told = "the API server refuses it in the resources of a whole pod: ask for it in those of the container"
+    assert all(one.reason.startswith(told) for one in found.left)

@@ -65,6 +65,8 @@ def test_each_is_one_thing(names: str, what: str, is_part: bool) -> None:
         "habana.ai/gaudi",
         "nvidia.com/mig-1g.5gb",
         "nvidia.com/gpus",
+        "nvidia.com/GPU",
+        "nvidia.com/MIG-1g.10gb",
         "cpu",
     ],
 )

@@ -197,3 +197,17 @@ def test_keys_are_texts_as_in_json() -> None:
     assert read(text) == [
         {"1": "a", "true": "b", "false": "c", "1.5": "d", "2": "e", "16": "f", "2024-01-01": "g"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a:\n\tb: 1\n", "no tab may indent a line, write blanks"),
+        ("a: @b\n", "a text that begins with @ or ` needs quotes"),
+        ("a:\n  b: 1\n\tc: 2\n", "tab character that violates indentation: write blanks"),
+    ],
+)
+def test_a_tab_is_told_with_what_to_write(text: str, told: str) -> None:
+    with pytest.raises(BadDocument) as raised:
+        list(documents(io.BytesIO(text.encode())))
+    assert told in raised.value.problem
