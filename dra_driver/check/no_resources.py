@@ -4,6 +4,7 @@
 from collections.abc import Collection, Iterator
 
 from dra_driver.cel.reasons.similar import question
+from dra_driver.cel.syntax.unparse import literal
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Object, mapping
 from dra_driver.convert.kinds import vendor_of
@@ -36,20 +37,20 @@ def kind_findings(
     if is_invented_resource(name):
         product = printable(amount)
         message = f"no plugin offers {printable(name)}, and {product} is no amount"
-        yield one.finding("invented-resource", path, message, _by_product(driver, product))
+        yield one.finding("invented-resource", path, message, _by_product(driver, amount))
     elif name not in offered:
         yield _memory(one, path, name, amount, driver)
 
 
 def _by_product(driver: str, product: str) -> str:
-    return f'ask by a claim with the selector device.attributes["{driver}"].productName.contains("{product}")'
+    return f'ask by a claim with the selector device.attributes["{driver}"].productName.contains({printable(literal(product))})'
 
 
 def _memory(one: Given, path: Path, name: str, amount: str, driver: str) -> Finding:
     clear = amount_of(name, amount)
-    meant = printable(clear or likely_amount(amount))
+    meant = printable(literal(clear or likely_amount(amount)))
     read = f'device.capacity["{driver}"].memory'
-    action = f'ask by a claim with the selector {read}.compareTo(quantity("{meant}")) >= 0'
+    action = f"ask by a claim with the selector {read}.compareTo(quantity({meant})) >= 0"
     rule, message = "invented-resource", f"no plugin of a vendor offers {printable(name)}"
     if not clear:
         action += ", with the unit that is meant"
