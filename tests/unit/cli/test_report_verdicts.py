@@ -54,6 +54,8 @@ def test_a_long_condition_is_whole_where_it_is_first() -> None:
     request = shown.claims[0].requests[0]
     (first,), (cut, error, *_) = request.verdicts, request.devices
     assert first == never
+    assert request.nearest
+    assert request.nearest.reasons == (cut.verdict,)
     assert isinstance(cut.verdict, SelectorFalse)
     assert isinstance(error.verdict, SelectorError)
     assert error.verdict.part == cut.verdict.part
