@@ -4,6 +4,7 @@
 from collections.abc import Collection, Iterator
 
 from dra_driver.cel.reasons.similar import question
+from dra_driver.cel.syntax.unparse import literal
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Object, mapping
 from dra_driver.convert.kinds import meant_by, of_product, vendor_of
@@ -48,9 +49,9 @@ def _by_product(driver: str, product: str) -> str:
 
 def _memory(one: Given, path: Path, name: str, amount: str, driver: str) -> Finding:
     clear = amount_of(name, amount)
-    meant = clear or meant_by(amount)
+    meant = printable(literal(clear or meant_by(amount)))
     read = f'device.capacity["{driver}"].memory'
-    action = f'ask by a claim with the selector {read}.compareTo(quantity("{meant}")) >= 0'
+    action = f"ask by a claim with the selector {read}.compareTo(quantity({meant})) >= 0"
     rule, message = "invented-resource", f"no plugin of a vendor offers {printable(name)}"
     if not clear:
         action += ", with the unit that is meant"

@@ -8,6 +8,7 @@ from typing import NoReturn
 from dra_driver.cli import render, render_explain, render_list
 from dra_driver.cli.limits import uncollected
 from dra_driver.cli.question import Answer, Question, only_driver_errors
+from dra_driver.cli.report_verdicts import for_programs
 from dra_driver.cli.rights import HINT
 from dra_driver.cli.subjects import Asked, WrongUsage, asked
 from dra_driver.errors import DriverError
@@ -72,7 +73,7 @@ class Output:
 def _show(answer: Answer, output: str) -> None:
     """Print the answer as text, JSON or YAML. Raises Permanent if standard output cannot be written."""
     if output in render.DOCUMENTS:
-        render.document(answer, output)
+        render.document(for_programs(answer), output)
         return
     width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
     color = render.colored()

@@ -3,13 +3,14 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from msgspec import Struct
 
 from dra_driver.cli.explain_lines import device_lines, node_lines
+from dra_driver.cli.names_of_others import shown_as_elsewhere
 from dra_driver.explain.explanation import CUT
 from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.outcome import Report, RequestReport
@@ -20,23 +21,7 @@ from dra_driver.model.printable import printable
 
 QUIET = timedelta(minutes=5)
 """A pod gets at most one Event in this time, however often the answer changes."""
-ELSEWHERE = "another namespace"
 _COUNTED = re.compile(r" \([\d,]+ looked at\)")
-_FULL_NAME = re.compile(r"(?<![\w./-])([a-z0-9][a-z0-9-]*)/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
-_KEPT = re.compile(
-    r"((?:claim|pod) ([^\s/]+)/\S+ is being deleted since [^\s,;()]+, kept by) finalizers? ([^;()]+(?:\(([\d,]+) finalizers\))?)"
-)
-_WELL_KNOWN = frozenset(
-    {
-        "resource.kubernetes.io/delete-protection",
-        "batch.kubernetes.io/job-tracking",
-        "scheduling.k8s.io/podgroup-protection",
-        "foregroundDeletion",
-        "orphan",
-    }
-)
-"""Finalizers of Kubernetes itself. Any other one is whatever text the owner of the object likes."""
-_SEVERAL_ELSEWHERE = re.compile(rf"{ELSEWHERE}(?:, {ELSEWHERE})+")
 T = TypeVar("T")
 
 
@@ -87,7 +72,8 @@ def message_of(report: Report) -> str:
     """Return what an Event says of a pod whose devices fit nowhere: the summary of `explain`, and its first line about what is in the way.
 
     Pods of one workload have the same text, so a claim that was made for one of them is not named. The number of nodes is left out: it
-    changes with every node that comes or goes. If the time was over before all reasons were found, no line is certain enough.
+    changes with every node that comes or goes. If the time was over before all reasons were found, no line is certain enough. Names that
+    `without_others` has hidden are words.
     """
     words = _COUNTED.sub("", report.summary)
     nearest = "" if CUT in report.verdicts else next(_in_the_way(report), "")
@@ -96,38 +82,7 @@ def message_of(report: Report) -> str:
     for claim in report.claims:
         if claim.origin:
             words = words.replace(f"claim {claim.name} ", "its claim ")
-    return printable(" ".join(words.split()))
-
-
-def without_others(message: str, own: str, others: Collection[str]) -> str:
-    """Return the message without the names of objects of other namespaces, and of their finalizers; `others` may have the pod's `own` namespace too.
-
-    Whoever may read the Events of a namespace need not know who works in another one. The scheduler's messages have no such name either.
-    And whoever works in another one is not to write into these Events.
-    """
-
-    def kept(found: re.Match[str]) -> str:
-        return (
-            found[0]
-            if found[2] == own or found[2] not in others
-            else _counted(*found.group(1, 3, 4))
-        )
-
-    def shown(found: re.Match[str]) -> str:
-        return found[0] if found[1] == own or found[1] not in others else ELSEWHERE
-
-    return _SEVERAL_ELSEWHERE.sub(ELSEWHERE, _FULL_NAME.sub(shown, _KEPT.sub(kept, message)))
-
-
-def _counted(begin: str, listed: str, many: str | None) -> str:
-    """Return what keeps an object, with the names of finalizers that everybody knows and the number of the others."""
-    names = listed.split(", ")
-    known = [one for one in names if one in _WELL_KNOWN]
-    others = (int(many.replace(",", "")) if many else len(names)) - len(known)
-    if not known:
-        return f"{begin} {others:,} {'finalizer' if others == 1 else 'finalizers'}"
-    word = "finalizer" if len(names) == 1 else "finalizers"
-    return f"{begin} {word} {', '.join(known)}" + (f" and {others:,} more" if others else "")
+    return printable(" ".join(shown_as_elsewhere(words).split()))
 
 
 def _in_the_way(report: Report) -> Iterator[str]:

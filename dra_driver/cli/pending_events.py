@@ -12,7 +12,7 @@ import socket
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
@@ -23,6 +23,7 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver import __version__
 from dra_driver.cli import cluster
 from dra_driver.cli.limits import TookTooLong, at_most, uncollected
+from dra_driver.cli.names_of_others import without_others
 from dra_driver.cli.pending_decisions import (
     Say,
     Spent,
@@ -32,7 +33,6 @@ from dra_driver.cli.pending_decisions import (
     in_turns,
     message_of,
     news,
-    without_others,
 )
 from dra_driver.cli.pending_metrics import PendingMetrics
 from dra_driver.daemon.http_endpoint import HttpEndpoint
@@ -201,7 +201,6 @@ class Watch:
             compared.at("")
             turn[:] = [(of[0].metadata.namespace, clock())]
 
-        others = () if self._names_of_others else _namespaces(state)
         self._looks += 1
         try:
             with at_most(SEARCH_SECONDS + GRACE_SECONDS):
@@ -216,7 +215,7 @@ class Watch:
                 )
                 for one in explained:
                     own = one.pods[0].metadata.namespace
-                    message = self._message(one.report, own, others)
+                    message = self._message(one.report, own)
                     found += [_Found(one.report.outcome, pod, message) for pod in one.pods]
                     slow[own] += one.told.slow_seconds
                     if one.told.had_turn:
@@ -242,11 +241,12 @@ class Watch:
         end = self._clocks.monotonic() + REST * self._slow_seconds
         self._rests_until |= {name: end for name, seconds in slow.items() if seconds}
 
-    def _message(self, report: Report, own: str, others: Collection[str]) -> str:
+    def _message(self, report: Report, own: str) -> str:
         if report.outcome != "devices do not fit":
             return ""
         try:
-            return short(without_others(message_of(report), own, others))
+            shown = report if self._names_of_others else without_others(report, own)
+            return short(message_of(shown))
         except Exception as error:  # noqa: BLE001  the other pods get their Events all the same
             self._tell_bug(report.subject, error)
             return ""
@@ -292,12 +292,6 @@ class Watch:
                 self._told.clear()
             self._told[what] = why
             self._log.warning(event, error=why)
-
-
-def _namespaces(state: ClusterState) -> Collection[str]:
-    """Return the namespaces of all objects that a message may name."""
-    found = {one.metadata.namespace for one in state.resource_claims}
-    return found | {one.metadata.namespace for one in state.pods}
 
 
 def run(chosen: argparse.Namespace) -> int:

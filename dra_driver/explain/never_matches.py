@@ -14,6 +14,7 @@ from dra_driver.cel.reasons.similar import meant, of_the_same_model
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
+from dra_driver.explain.names import values_found
 from dra_driver.explain.published_values import meant_kinds, values_of
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
@@ -61,7 +62,7 @@ def never_matches(
         first.selector.source,
         first.selector.index,
         first.false.part,
-        "; ".join(what for what, _ in found),
+        values_found("; ".join(what for what, _ in found)),
         next((hint for _, hint in found if hint), ""),
         tuple(one.false.part for one in others),
         tuple(sorted({one.id.driver for one in ours})) if len(ours) < len(devices) else (),

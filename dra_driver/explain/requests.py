@@ -11,7 +11,7 @@ from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.device_nodes import where_usable
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.misses import Miss, nearest
-from dra_driver.explain.names import full_name
+from dra_driver.explain.names import full_name, values_found
 from dra_driver.explain.never_matches import never_matches
 from dra_driver.explain.nodes import NodesExplained, meaning_of
 from dra_driver.explain.outcome import DeviceGroup, NearestMiss, RequestReport
@@ -203,7 +203,9 @@ def _nearest(miss: Miss) -> NearestMiss:
 def _all_missed(miss: Miss) -> tuple[Verdict, ...]:
     """Return each false condition as a separate reason, then the other reasons."""
     false = (
-        SelectorFalse(selector.source, selector.index, part.part, part.found, part.hint)
+        SelectorFalse(
+            selector.source, selector.index, part.part, values_found(part.found), part.hint
+        )
         for selector, part in miss.parts
     )
     others = (one for one in miss.reasons if not isinstance(one, SelectorFalse))

@@ -14,7 +14,8 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import Cancelled, Check, never
 from dra_driver.cel.errors import CompileError as BadExpression
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
+from dra_driver.cel.reasons.conditions import FalseCondition
+from dra_driver.cel.reasons.failing import FailingCondition
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.reasons.similar import meant, question
@@ -22,7 +23,7 @@ from dra_driver.cel.work import Work
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.device_values import DeviceValues
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.names import existing_classes
+from dra_driver.explain.names import existing_classes, values_found
 from dra_driver.explain.verdict import (
     ClassMissing,
     CompileError,
@@ -170,7 +171,7 @@ class SelectorAnswers:
     def _without_values(self, reason: SelectorFalse) -> SelectorFalse:
         key = (reason.source, reason.index, reason.part)
         if key not in self._briefs:
-            self._briefs[key] = SelectorFalse(*key, f"{reason.part} is false")
+            self._briefs[key] = SelectorFalse(*key, values_found(f"{reason.part} is false"))
         return self._briefs[key]
 
     @cached_property
@@ -244,7 +245,9 @@ def _judgement(
     verdicts: list[Verdict] = [] if error is None else [error]
     for selector, (first, *_) in false:
         verdicts.append(
-            SelectorFalse(selector.source, selector.index, first.part, first.found, first.hint)
+            SelectorFalse(
+                selector.source, selector.index, first.part, values_found(first.found), first.hint
+            )
         )
     parts = tuple((selector, part) for selector, parts in false for part in parts)
     foreign = any(part.path == _DRIVER for _, part in parts)

@@ -8,16 +8,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition
+from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.cel.reasons.corrections import Correction
+from dra_driver.cel.reasons.failing import FailingCondition
 from dra_driver.cel.reasons.parsers import TextBesideVersion
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, written
 from dra_driver.cel.syntax.unparse import literal
+from dra_driver.explain.names import condition
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector
 from dra_driver.model.api.resource_claim import CELDeviceSelector, DeviceClass, DeviceSelector
+from dra_driver.model.printable import CUT
 
+SHOWN_WORDS = 8
+"""So many changes of one selector are told, which may have hundreds of comparisons that fail."""
 Failing = tuple[RequestSelector, FailingCondition]
 
 
@@ -75,7 +80,7 @@ def relaxed_selectors(parts: Sequence[tuple[RequestSelector, FalseCondition]]) -
     for selector, parted in failed.items():
         false = selector.explained.with_dependent(parted)
         words[selector] = [
-            f"{f'write {one.relaxed} instead of' if one.relaxed else 'leave out'} {one.part}"
+            _instead(one.relaxed, one.part) if one.relaxed else _left_out_one(one.part)
             for one in false
         ]
         texts[selector] = selector.explained.without(false)
@@ -95,8 +100,7 @@ def corrected_names(
 
 def _corrected_words(names: Mapping[DevicePath, str]) -> list[str]:
     return [
-        f"write {written(replace(path, name=name))} instead of {written(path)}"
-        for path, name in names.items()
+        _instead(written(replace(path, name=name)), written(path)) for path, name in names.items()
     ]
 
 
@@ -135,14 +139,27 @@ def _edited(
     text: Callable[[RequestSelector, _Edits], str],
 ) -> Rewritten:
     return Rewritten(
-        {one: words(mine) for one, mine in edits.items()},
+        {one: _first(words(mine)) for one, mine in edits.items()},
         {one: text(one, mine) for one, mine in edits.items()},
     )
 
 
+def _first(words: list[str]) -> list[str]:
+    more = [f"{CUT} ({len(words) - SHOWN_WORDS:,} more)"] if len(words) > SHOWN_WORDS else []
+    return [*words[:SHOWN_WORDS], *more]
+
+
+def _instead(new: str, old: str) -> str:
+    return f"write {condition(new)} instead of {condition(old)}"
+
+
+def _left_out_one(part: str) -> str:
+    return f"leave out {condition(part)}"
+
+
 def _guarded_words(parts: _ByPart) -> list[str]:
     return [
-        f"put {' && '.join(guard(path) for path in missing)} && before {part}"
+        f"put {condition(' && '.join(guard(path) for path in missing))} && before {condition(part)}"
         for part, missing in parts.items()
     ]
 
@@ -152,7 +169,7 @@ def _guarded(selector: RequestSelector, parts: _ByPart) -> str:
 
 
 def _left_out_words(parts: _ByPart) -> list[str]:
-    return [f"leave out {part}" for part in parts]
+    return [_left_out_one(part) for part in parts]
 
 
 def _left_out(selector: RequestSelector, parts: _ByPart) -> str:
@@ -171,7 +188,7 @@ def _parsed(failing: Sequence[Failing]) -> Iterator[Rewritten]:
 
 def _parsed_words(parsers: Mapping[DevicePath, str]) -> list[str]:
     return [
-        f"write {parser.replace('…', written(path))} instead of {written(path)}"
+        _instead(parser.replace("…", written(path)), written(path))
         for path, parser in parsers.items()
     ]
 
@@ -188,7 +205,7 @@ def _as_versions(failing: Sequence[Failing]) -> Iterator[Rewritten]:
 
 def _version_words(texts: Iterable[TextBesideVersion]) -> list[str]:
     words = (
-        f"write {one.right} instead of {literal(one.text)}, because {written(one.path)} is a version"
+        f"{_instead(one.right, literal(one.text))}, because {written(one.path)} is a version"
         for one in texts
     )
     return list(dict.fromkeys(words))
@@ -205,7 +222,7 @@ def _corrected(failing: Sequence[Failing]) -> Iterator[Rewritten]:
 
 
 def _correction_words(corrections: Mapping[int, Correction]) -> list[str]:
-    words = (f"write {one.write} instead of {one.instead}" for one in corrections.values())
+    words = (_instead(one.write, one.instead) for one in corrections.values())
     return list(dict.fromkeys(words))
 
 

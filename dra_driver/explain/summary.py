@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dra_driver.explain.facts.claim_problems import ClaimFacts
 from dra_driver.explain.facts.pod_requests import asks_for_devices
+from dra_driver.explain.names import values_found
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Outcome
 from dra_driver.explain.verdict import (
@@ -94,7 +95,7 @@ def _why(reason: ClaimAllocatedElsewhere | BindingFailed | BindingTimedOut) -> s
 
 def _no_fit(nodes: NodesExplained, claims: Sequence[ClaimFacts]) -> str:
     if nodes.fatal:
-        return f"the scheduler gives up on all nodes: {nodes.fatal.splitlines()[0]}"
+        return f"the scheduler gives up on all nodes: {values_found(nodes.fatal.splitlines()[0])}"
     if not nodes.some_fit:
         return f"the devices fit on no node ({nodes.count:,} looked at)"
     return _refused(nodes, claims)

@@ -5,26 +5,13 @@ Examples: "memory 40Gi < 80Gi"; "has no attribute model, it has: productName". O
 change of the condition that makes it true for this device.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cel.reasons.corrections import (
-    Correction,
-    capacities,
-    domains,
-    mistyped_quantities,
-    ordered_versions,
-)
-from dra_driver.cel.reasons.parsers import (
-    PARSERS,
-    TextBesideVersion,
-    calls_in,
-    operands,
-    parsing,
-    texts_beside,
-)
+from dra_driver.cel.reasons.parsers import PARSERS
 from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import presence
 from dra_driver.cel.reasons.similar import likely, question, same_but_for_looks
@@ -33,6 +20,7 @@ from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
 SHOWN_NAMES = 8
+T = TypeVar("T")
 _OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
 _MIRRORED = {
     "_<_": "_>_",
@@ -77,31 +65,13 @@ class FalseCondition(Struct, frozen=True):
     typo: tuple[DevicePath, str] | None = None
 
 
-class FailingCondition(Struct, frozen=True):
-    """A condition whose evaluation ends with an error on a device.
-
-    `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
-    missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
-    version or a quantity, each with the call that parses the text, written with … for the path. `texts` are compared with versions.
-    `corrections` are other changes that the author may have meant. `everywhere` is what is wrong on any device.
-    """
-
-    part: str
-    missing: tuple[DevicePath, ...] = ()
-    lacks: str = ""
-    typos: tuple[tuple[DevicePath, str], ...] = ()
-    parsers: tuple[tuple[DevicePath, str], ...] = ()
-    texts: tuple[TextBesideVersion, ...] = ()
-    corrections: tuple[Correction, ...] = ()
-    everywhere: str = ""
-
-
 class PartTexts:
-    """The text of each part of one expression. Each text is made once and kept."""
+    """The text of each part of one expression, and what else is the same for many devices. Each is made once and kept."""
 
     def __init__(self, parsed: ParsedAst) -> None:
         self.parsed = parsed
         self._known: dict[int, str] = {}
+        self._kept: dict[tuple[object, ...], Any] = {}
 
     def of(self, part: Expr) -> str:
         """Return the text of `part`, a node of the parsed expression."""
@@ -109,6 +79,12 @@ class PartTexts:
         if known is None:
             known = self._known[part.id] = unparse(self.parsed, part)
         return known
+
+    def kept(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Return what `make` has returned for this key the first time."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast(T, self._kept[key])
 
 
 class _Operand(Struct, frozen=True):
@@ -149,7 +125,7 @@ class ConditionExplainer:
         if there:
             has = f"it has: {_listed(there)}"
         else:
-            others = sorted(_domains(path.kind, self._driver, self._device))
+            others = sorted(domains_of(path.kind, self._driver, self._device))
             has = f"it has none of domain {path.domain}" + (
                 f", only of: {_listed(others)}" if others else ""
             )
@@ -157,97 +133,11 @@ class ConditionExplainer:
 
     def absent(self, path: DevicePath) -> FalseCondition:
         """Explain a condition that is false because the device does not have the path."""
-        near = self._near(path)
+        near = self.near(path)
         typo = (path, near) if near else None
         return FalseCondition("", self.lacks(path), question(near), typo=typo)
 
-    def failing(self, part: Expr) -> FailingCondition:
-        """Explain a condition that ends with an error on the device."""
-        missing = tuple(
-            path
-            for path in sorted(paths(part) or ())
-            if value_at(path, self._driver, self._device) is None
-        )
-        text = self._texts.of(part)
-        typos = tuple((path, near) for path in missing if (near := self._near(path)))
-        if missing:
-            lacks, corrections = self._misread(part, missing[0])
-            return FailingCondition(text, missing, lacks, typos, corrections=corrections)
-        mistyped = tuple(mistyped_quantities(self._texts.parsed, part))
-        if mistyped:
-            everywhere = "; ".join(says for says, _ in mistyped)
-            corrections = tuple(one for _, one in mistyped)
-            return FailingCondition(text, corrections=corrections, everywhere=everywhere)
-        parsers = tuple(self._parsers(part))
-        texts = tuple(dict.fromkeys(texts_beside(part, self._is_version)))
-        ordered = tuple(ordered_versions(self._texts.parsed, part, self._is_version))
-        told = [
-            f"has {path.name} as the version {self._value(path)}: write {one.write}"
-            for path, one in ordered
-        ]
-        lacks = "; ".join([*map(self._is_text, parsers), *map(self._beside_version, texts), *told])
-        return FailingCondition(
-            text,
-            lacks=lacks,
-            parsers=parsers,
-            texts=texts,
-            corrections=tuple(one for _, one in ordered),
-        )
-
-    def _misread(self, part: Expr, missing: DevicePath) -> tuple[str, tuple[Correction, ...]]:
-        """Return the sentence about a missing path, and the changes that read what the device has instead."""
-        parsed = self._texts.parsed
-        corrections = [one for _, one in capacities(parsed, part, self._is_capacity)]
-        lacks = self.lacks(missing)
-        if corrections:
-            lacks = f"{lacks}; {missing.name} is a capacity: write {corrections[0].write}"
-        others = list(domains(parsed, part, self._near_domain))
-        if others:
-            lacks = f"{lacks}; {question(others[0][0])}"
-        return lacks, (*corrections, *(one for _, one in others))
-
-    def _is_capacity(self, path: DevicePath) -> bool:
-        there = replace(path, kind="capacity")
-        is_missing = value_at(path, self._driver, self._device) is None
-        return is_missing and value_at(there, self._driver, self._device) is not None
-
-    def _near_domain(self, path: DevicePath) -> str:
-        """Return the domain of the device that the author may have meant, which has this name; "" if there is none."""
-        if value_at(path, self._driver, self._device) is not None or not path.name:
-            return ""
-        there = [
-            domain
-            for domain in sorted(_domains(path.kind, self._driver, self._device))
-            if path.name in names(path.kind, domain, self._driver, self._device)
-        ]
-        inside = [one for one in there if one.endswith(f".{path.domain}")]
-        return likely(path.domain, there) or "".join(inside[:1])
-
-    def _parsers(self, part: Expr) -> Iterator[tuple[DevicePath, str]]:
-        """Yield each path that has a text and is an operand beside a version or a quantity, with the call that parses the text."""
-        for call in calls_in(part):
-            wanted = {one.function for one in operands(call) if isinstance(one, Call)} & {*PARSERS}
-            for operand in operands(call):
-                path = path_of(operand)
-                text = path and _text_of(value_at(path, self._driver, self._device))
-                how = parsing(text, wanted) if text else ""
-                if path and how:
-                    yield path, how
-
-    def _is_text(self, parser: tuple[DevicePath, str]) -> str:
-        path, how = parser
-        text = _text_of(value_at(path, self._driver, self._device))
-        return f"has {path.name} as the string {text}: wrap it, {how.replace('…', path.name)}"
-
-    def _is_version(self, path: DevicePath) -> bool:
-        published = value_at(path, self._driver, self._device)
-        return isinstance(published, DeviceAttribute) and published.version_value is not None
-
-    def _beside_version(self, text: TextBesideVersion) -> str:
-        """Return the sentence that the device has a version where the condition has a text."""
-        return f"has {text.path.name} as the version {self._value(text.path)}, not a string: write {text.right}"
-
-    def _near(self, path: DevicePath) -> str:
+    def near(self, path: DevicePath) -> str:
         """Return the similar name that the author may have meant, or ""."""
         there = names(path.kind, path.domain, self._driver, self._device)
         return likely(path.name, list(there))
@@ -447,7 +337,8 @@ def _bare(published: object) -> bool | int | str | None:
             return None
 
 
-def _domains(kind: str, driver: str, device: Device) -> set[str]:
+def domains_of(kind: str, driver: str, device: Device) -> set[str]:
+    """Return the domains of the device's attributes or capacities."""
     published = device.attributes if kind == "attributes" else device.capacity
     return {name.partition("/")[0] if "/" in name else driver for name in published or {}}
 
@@ -506,8 +397,3 @@ def _with(part: Expr, old: Expr, new: Expr) -> Expr:
         target = None if part.target is None else _with(part.target, old, new)
         return replace(part, target=target, args=tuple(_with(arg, old, new) for arg in part.args))
     return part
-
-
-def _text_of(value: object) -> str:
-    """Return the text of a published attribute that is a string; "" for any other value."""
-    return (value.string_value or "") if isinstance(value, DeviceAttribute) else ""

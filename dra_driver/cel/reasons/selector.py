@@ -14,12 +14,12 @@ from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.conditions import (
     ConditionExplainer,
-    FailingCondition,
     FalseCondition,
     PartTexts,
     compared,
 )
 from dra_driver.cel.reasons.corrections import replaced
+from dra_driver.cel.reasons.failing import FailingCondition, FailureExplainer
 from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
 from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
@@ -91,9 +91,11 @@ class ExplainedSelector:
         self, driver: str, device: Device, value: DeviceValue, cancelled: Check = never
     ) -> tuple[FailingCondition, ...]:
         """Return the conditions that end with an error, or the whole selector if no condition alone does."""
-        explainer = ConditionExplainer(driver, device, self._texts)
+        tell = FailureExplainer(driver, device, self._texts).tell
+        if len(self._parts) == 1:
+            return (tell(self.root),)
         failing = [part for part, alone in self._parts if alone and _fails(alone, value, cancelled)]
-        return tuple(explainer.failing(part) for part in failing or [self.root])
+        return tuple(tell(part) for part in failing or [self.root])
 
     def guarded(self, failing: Mapping[str, Sequence[DevicePath]]) -> str:
         """Return the selector with has(…) before the paths that made these conditions fail."""

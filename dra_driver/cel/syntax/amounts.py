@@ -38,8 +38,11 @@ def is_unit(word: str) -> bool:
 
 
 def unquoted(before: str, amount: str) -> str:
-    """Return the hint for an amount without quotes, such as 40Gi; `before` is the expression up to it."""
-    right = f'quantity("{of_text(amount)}")'
+    """Return the hint for an amount without quotes, such as 40Gi; "" if it is not clear which. `before` is the expression up to it."""
+    meant = of_text(amount)
+    if not meant:  # such as 0x40Gi and 1e3Gi
+        return ""
+    right = f'quantity("{meant}")'
     how = f"A quantity is written {right}"
     found = _COMPARED.search(before[-_LONGEST:])
     if found is None:

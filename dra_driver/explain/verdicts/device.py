@@ -52,8 +52,9 @@ class SelectorError(Case, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.source} selector #{self.index}: CEL runtime error: {self.message}" + (
-            f" ({self.hint})" if self.hint else ""
+        said = f"CEL runtime error: {values_found(self.message)}"
+        return f"{self.source} selector #{self.index}: {said}" + (
+            f" ({values_found(self.hint)})" if self.hint else ""
         )
 
 

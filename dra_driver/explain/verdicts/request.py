@@ -49,7 +49,7 @@ class CompileError(Case, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        first = self.message.partition("\n")[0]
+        first = values_found(self.message.partition("\n")[0])
         return f"{self.source} selector #{self.index} does not compile: {first}" + (
             f" ({self.hint})" if self.hint else ""
         )

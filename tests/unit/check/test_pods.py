@@ -278,6 +278,12 @@ WITH = "ask by a claim with the selector "
             f'{WITH}device.attributes["gpu.nvidia.com"].productName.matches("Tesla[ -]T4")',
         ),
         (
+            """amd.com/gpu.type: 'MI"300'""",
+            "invented-resource",
+            'no plugin offers amd.com/gpu.type, and MI"300 is no amount',
+            f'{WITH}device.attributes["gpu.dra-driver.dev"].productName.contains("MI\\"300")',
+        ),
+        (
             "nvidia.com/gpu.count: 2",
             "resource-name",
             "no plugin of a vendor offers nvidia.com/gpu.count",

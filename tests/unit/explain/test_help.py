@@ -293,6 +293,25 @@ def test_what_was_most_likely_meant_comes_before_leaving_it_out(
     assert hint.replace("@", right) in told.hint
 
 
+def test_of_many_corrections_the_first_are_told_and_the_others_counted() -> None:
+    published = device("gpu-0", attributes={"driverVersion": {"version": "570.1.0"}})
+    wrong = [f'{A}.driverVersion >= "550.0.{number}"' for number in range(40)]
+    report = asking(state(resource_slice([published])), request(cel=" || ".join(wrong)))
+    (_, what), (_, left_out) = helps(report)
+    assert what.count(" instead of ") == 8
+    assert what.endswith("; … (32 more)")
+    assert len(left_out) < 400
+
+
+def test_values_beside_a_long_condition_are_cut_in_the_middle() -> None:
+    published = [device(f"gpu-{n}", attributes={"model": {"string": f"A{n}"}}) for n in range(2)]
+    listed = ", ".join(f'"B{number}"' for number in range(1000))
+    report = asking(state(resource_slice(published)), request(cel=f"{A}.model in [{listed}]"))
+    found = [one.verdict.found for one in report.claims[0].requests[0].devices]
+    assert [one.partition(" is not in")[0] for one in found] == ['model "A0"', 'model "A1"']
+    assert max(map(len, found)) < 1100
+
+
 def test_a_text_that_is_no_quantity_is_one_reason_for_all_devices() -> None:
     report = asking(
         state(resource_slice([device("gpu-0", memory="40Gi"), device("gpu-1", memory="80Gi")])),

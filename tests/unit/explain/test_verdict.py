@@ -21,6 +21,14 @@ WORDS = [
         verdict.SelectorError("class c", 1, "p", "m", "h"),
         "class c selector #1: CEL runtime error: m (h)",
     ),
+    (
+        verdict.SelectorError("request", 1, "p", "m" * 1001, "h" * 1001),
+        f"request selector #1: CEL runtime error: {'m' * 500} … {'m' * 500} ({'h' * 500} … {'h' * 500})",
+    ),
+    (
+        verdict.CompileError("request", 0, "m" * 1001),
+        f"request selector #0 does not compile: {'m' * 500} … {'m' * 500}",
+    ),
     (verdict.CompileError("request", 0, "m\n | x"), "request selector #0 does not compile: m"),
     (verdict.CompileError("request", 0, "m", "h"), "request selector #0 does not compile: m (h)"),
     (

@@ -5,7 +5,7 @@ import pytest
 
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
-from dra_driver.cel.reasons.conditions import FailingCondition
+from dra_driver.cel.reasons.failing import FailingCondition
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
@@ -132,3 +132,47 @@ def test_a_text_that_is_like_no_quantity_is_not_corrected(wrong):
     condition = f"quantity('1') != quantity('{wrong}') && {A}.model.size() > 0"
     failing, _ = corrected(condition)
     assert (failing.corrections, failing.everywhere) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        (f'{A}.version > "1.{{}}"', "has version as the version 570.1.0: write "),
+        (f'{A}.version == "1.{{}}"', "has version as the version 570.1.0, not a string: write "),
+    ],
+)
+def test_of_many_comparisons_that_fail_three_are_told_and_the_others_counted(one, sentence):
+    failing, _ = corrected(" || ".join(one.format(number) for number in range(100)))
+    assert failing.lacks.count(sentence) == 3
+    assert failing.lacks.endswith("; … (97 more)")
+    assert len(failing.corrections or failing.texts) == 100
+
+
+def test_of_many_texts_that_are_no_quantity_three_are_told():
+    memory = f"{C}.memory.compareTo(quantity('{{}}GB')) > 0"
+    failing, _ = corrected(" && ".join([f"({' || '.join(map(memory.format, range(4)))})"]))
+    assert failing.everywhere.count("is no quantity") == 3
+    assert failing.everywhere.endswith("; … (1 more)")
+
+
+def test_long_advice_is_cut_in_the_middle():
+    failing, _ = corrected(f"{A}.memory >= '{'0' * 1000}40Gi'")
+    assert failing.lacks.endswith('40Gi")) >= 0')
+    assert len(failing.lacks) < 600
+    assert len(failing.corrections[0].write) > 1000
+
+
+def test_devices_with_values_of_other_types_have_other_answers():
+    """What is found out for one device is kept only for devices with the same types."""
+    selector = ExplainedSelector(
+        compile_selector(f'{A}.x > "1" || {A}.y > "1" || {A}.z.isGreaterThan({A}.y)')
+    )
+    version, text = DeviceAttribute(version_value="1.0.0"), DeviceAttribute(string_value="2.0.0")
+    answers = []
+    for x, y in ((version, text), (text, version), (version, version), (text, text)):
+        device = Device(name="gpu-0", attributes={"x": x, "y": y, "z": version})
+        value = DeviceValue(DRIVER, device)
+        (failing,) = selector.failing_conditions(DRIVER, device, value)
+        answers.append(sorted(one.instead for one in failing.corrections))
+    x, y = f'{A}.x > "1"', f'{A}.y > "1"'
+    assert answers == [[x], [y], [x, y], []]

@@ -6,7 +6,8 @@ import pytest
 from dra_driver.cel.checking import check
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
-from dra_driver.cel.reasons.conditions import FailingCondition, FalseCondition, shown
+from dra_driver.cel.reasons.conditions import FalseCondition, shown
+from dra_driver.cel.reasons.failing import FailingCondition
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.syntax import parser

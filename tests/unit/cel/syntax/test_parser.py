@@ -191,6 +191,7 @@ MEMORY = 'device.capacity["d"].memory'
 ATTRIBUTE = "device.attributes['d'].memory"
 ANY = 'device.capacity["driver.example.com"].memory'
 AMOUNT = 'quantity("40Gi")'
+END = "Here the end of the expression is expected"
 WRITTEN = f"A quantity is written {AMOUNT}, and compared by compareTo"
 
 
@@ -207,6 +208,8 @@ WRITTEN = f"A quantity is written {AMOUNT}, and compared by compareTo"
         (f"{ATTRIBUTE} == 40gb", 36, f"{WRITTEN}: {MEMORY}.compareTo({AMOUNT}) == 0."),
         ("memory >= 40 Gi", 14, f"{WRITTEN}: {ANY}.compareTo({AMOUNT}) >= 0."),
         ("f(40Gi)", 5, f"{WRITTEN}, isGreaterThan or isLessThan."),
+        ("memory >= 0x40Gi", 15, f"{END}, but 'Gi' stands there."),
+        ("memory >= 1e3Gi", 14, f"{END}, but 'Gi' stands there."),
         ("a < 40 b", 8, "Here the end of the expression is expected, but 'b' stands there."),
         ("", 1, "Here a value, a name, '(', '[' or '{' is expected, but the expression ends."),
     ],

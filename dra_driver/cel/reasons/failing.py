@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why does a condition of a selector end with an error on a device, and what did its author most likely mean?
+
+Such a condition may have hundreds of comparisons that all fail. A sentence tells the first ones and the number of the others. What
+depends on the condition alone, or on what kind of value a device has, is found out once for all devices.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dra_driver.cel.reasons.conditions import ConditionExplainer, PartTexts, domains_of, shown
+from dra_driver.cel.reasons.corrections import (
+    Correction,
+    capacities,
+    domains,
+    mistyped_quantities,
+    ordered_versions,
+)
+from dra_driver.cel.reasons.parsers import (
+    PARSERS,
+    TextBesideVersion,
+    calls_in,
+    operands,
+    parsing,
+    texts_beside,
+)
+from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
+from dra_driver.cel.reasons.similar import likely, question
+from dra_driver.cel.syntax.ast import Call, Expr
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute
+from dra_driver.model.printable import CUT, without_middle
+
+SHOWN_SENTENCES = 3
+LONGEST_ADVICE = 300
+
+
+class FailingCondition(Struct, frozen=True):
+    """A condition whose evaluation ends with an error on a device.
+
+    `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
+    missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
+    version or a quantity, each with the call that parses the text, written with … for the path. `texts` are compared with versions.
+    `corrections` are other changes that the author may have meant. `everywhere` is what is wrong on any device.
+    """
+
+    part: str
+    missing: tuple[DevicePath, ...] = ()
+    lacks: str = ""
+    typos: tuple[tuple[DevicePath, str], ...] = ()
+    parsers: tuple[tuple[DevicePath, str], ...] = ()
+    texts: tuple[TextBesideVersion, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    everywhere: str = ""
+
+
+class FailureExplainer:
+    """Explains the conditions of one expression that end with an error, for one device."""
+
+    def __init__(self, driver: str, device: Device, texts: PartTexts) -> None:
+        self._driver = driver
+        self._device = device
+        self._texts = texts
+        self._parsed = texts.parsed
+        self._names = ConditionExplainer(driver, device, texts)
+
+    def tell(self, part: Expr) -> FailingCondition:
+        """Explain a condition that ends with an error on the device."""
+        text = self._texts.of(part)
+        read = self._texts.kept(("paths", part.id), lambda: tuple(sorted(paths(part) or ())))
+        missing = tuple([path for path in read if self._at(path) is None])
+        if missing:
+            typos = tuple((path, near) for path in missing if (near := self._names.near(path)))
+            lacks, corrections = self._misread(part, read, missing[0])
+            return FailingCondition(text, missing, lacks, typos, corrections=corrections)
+        mistyped = self._texts.kept(
+            ("mistyped", part.id), lambda: tuple(mistyped_quantities(self._parsed, part))
+        )
+        if mistyped:
+            everywhere = _first((says for says, _ in mistyped), len(mistyped))
+            corrections = tuple([one for _, one in mistyped])
+            return FailingCondition(text, corrections=corrections, everywhere=everywhere)
+        return self._of_another_type(part, text)
+
+    def _of_another_type(self, part: Expr, text: str) -> FailingCondition:
+        """Explain a condition that needs a value of another type than the device has."""
+        operand_paths = self._texts.kept(("operands", part.id), lambda: tuple(_operand_paths(part)))
+        versions = frozenset(path for path, _ in operand_paths if self._is_version(path))
+        texts = self._texts.kept(
+            ("texts", part.id, versions),
+            lambda: tuple(dict.fromkeys(texts_beside(part, self._is_version))),
+        )
+        ordered = self._texts.kept(
+            ("ordered", part.id, versions),
+            lambda: tuple(ordered_versions(self._parsed, part, self._is_version)),
+        )
+        parsers = tuple(dict.fromkeys(self._parsers(operand_paths)))
+        told = chain(
+            map(self._is_text, parsers),
+            map(self._beside_version, texts),
+            (self._compared_as_version(path, one) for path, one in ordered),
+        )
+        return FailingCondition(
+            text,
+            lacks=_first(told, len(parsers) + len(texts) + len(ordered)),
+            parsers=parsers,
+            texts=texts,
+            corrections=tuple([one for _, one in ordered]),
+        )
+
+    def _misread(
+        self, part: Expr, read: Sequence[DevicePath], missing: DevicePath
+    ) -> tuple[str, tuple[Correction, ...]]:
+        """Return the sentence about a missing path, and the changes that read what the device has instead."""
+        elsewhere = frozenset(path for path in read if self._is_capacity(path))
+        corrections = self._texts.kept(
+            ("capacities", part.id, elsewhere),
+            lambda: tuple(
+                [one for _, one in capacities(self._parsed, part, elsewhere.__contains__)]
+            ),
+        )
+        lacks = self._names.lacks(missing)
+        if corrections:
+            lacks = f"{lacks}; {missing.name} is a capacity: write {_brief(corrections[0].write)}"
+        near = {path: domain for path in read if (domain := self._near_domain(path))}
+        others = self._texts.kept(
+            ("domains", part.id, tuple(near.items())),
+            lambda: tuple(domains(self._parsed, part, lambda path: near.get(path, ""))),
+        )
+        if others:
+            lacks = f"{lacks}; {question(others[0][0])}"
+        return lacks, (*corrections, *(one for _, one in others))
+
+    def _is_capacity(self, path: DevicePath) -> bool:
+        there = replace(path, kind="capacity")
+        return self._at(path) is None and self._at(there) is not None
+
+    def _near_domain(self, path: DevicePath) -> str:
+        """Return the domain of the device that the author may have meant, which has this name; "" if there is none."""
+        if self._at(path) is not None or not path.name:
+            return ""
+        there = [
+            domain
+            for domain in sorted(domains_of(path.kind, self._driver, self._device))
+            if path.name in names(path.kind, domain, self._driver, self._device)
+        ]
+        inside = [one for one in there if one.endswith(f".{path.domain}")]
+        return likely(path.domain, there) or "".join(inside[:1])
+
+    def _parsers(
+        self, operand_paths: Sequence[tuple[DevicePath, frozenset[str]]]
+    ) -> Iterator[tuple[DevicePath, str]]:
+        """Yield each path that has a text and is an operand beside a version or a quantity, with the call that parses the text."""
+        for path, wanted in operand_paths:
+            text = wanted and _text_of(self._at(path))
+            how = parsing(text, wanted) if text else ""
+            if how:
+                yield path, how
+
+    def _is_text(self, parser: tuple[DevicePath, str]) -> str:
+        path, how = parser
+        text = _text_of(self._at(path))
+        return f"has {path.name} as the string {text}: wrap it, {how.replace('…', path.name)}"
+
+    def _is_version(self, path: DevicePath) -> bool:
+        published = self._at(path)
+        return isinstance(published, DeviceAttribute) and published.version_value is not None
+
+    def _beside_version(self, text: TextBesideVersion) -> str:
+        """Return the sentence that the device has a version where the condition has a text."""
+        version = shown(self._at(text.path))
+        return f"has {text.path.name} as the version {version}, not a string: write {_brief(text.right)}"
+
+    def _compared_as_version(self, path: DevicePath, one: Correction) -> str:
+        return f"has {path.name} as the version {shown(self._at(path))}: write {_brief(one.write)}"
+
+    def _at(self, path: DevicePath) -> object:
+        return value_at(path, self._driver, self._device)
+
+
+def _operand_paths(part: Expr) -> Iterator[tuple[DevicePath, frozenset[str]]]:
+    """Yield each path that is an operand of a call, with the functions that make the other operands of a text."""
+    for call in calls_in(part):
+        all_of_it = operands(call)
+        wanted = frozenset(one.function for one in all_of_it if isinstance(one, Call)) & {*PARSERS}
+        for operand in all_of_it:
+            path = path_of(operand)
+            if path:
+                yield path, wanted
+
+
+def _first(sentences: Iterable[str], count: int) -> str:
+    """Return the first of so many sentences as one, with the number of the others."""
+    told = list(islice(sentences, SHOWN_SENTENCES))
+    more = [f"{CUT} ({count - len(told):,} more)"] if count > len(told) else []
+    return "; ".join([*told, *more])
+
+
+def _brief(text: str) -> str:
+    """Return what is to be written as a sentence has it. It may have 10 KiB."""
+    return without_middle(text, LONGEST_ADVICE)
+
+
+def _text_of(value: object) -> str:
+    """Return the text of a published attribute that is a string; "" for any other value."""
+    return (value.string_value or "") if isinstance(value, DeviceAttribute) else ""
