@@ -229,6 +229,9 @@ NAMED_NODE = (
     "a pod with spec.nodeName"
 )
 """The condition of a pod that names its node itself; the message is the node."""
+NAMED_IN_VAIN = (
+    "the kubelet cannot start the pod, because its node cannot use the devices that its claims have"
+)
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _UNFIT = (
     "the node is ill, starts, is being emptied or goes away, as its taint says, and a pod would fail or be ended there: use another "
@@ -246,6 +249,7 @@ _COUNT_AT_ONCE = (
 _BY_WORDS: Mapping[type, Mapping[str, str]] = {
     verdict.OtherCondition: {
         NO_NODES.condition: "add a node",
+        NAMED_IN_VAIN: "create the pod anew without spec.nodeName: the scheduler takes a node that can use the devices",
         POD_OVER: "create the pod anew; a Deployment or a Job does that by itself",
     },
     verdict.CouldNotTell: {
