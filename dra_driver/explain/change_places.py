@@ -113,8 +113,8 @@ def _has_devices(facts: Facts, tried: TriedNodes) -> bool:
 
 
 def _stays(reason: Verdict) -> bool:
-    """Whether nobody should remove the reason: it is not known, or the node is ill or goes away."""
-    unfit = isinstance(reason, NodeTainted) and reason.is_unfit
+    """Whether nobody should remove the reason: it is not known, the node is ill or goes away, or its taint ends pods."""
+    unfit = isinstance(reason, NodeTainted) and (reason.is_unfit or reason.ends_pods)
     return unfit or isinstance(reason, CouldNotTell)
 
 

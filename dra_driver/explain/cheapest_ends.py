@@ -2,11 +2,12 @@
 """Which claims have to end on one node, so that the requests get devices there, and it costs least?
 
 A request needs a number of devices, and a claim frees all that it has when it ends: of many small claims and a few large ones, the
-cheapest that free enough are chosen. The requests are served one after the other: what ends for one is free for the next. This is
-an estimate, because constraints and counters are not looked at; `tried_changes` runs the allocator.
+cheapest that free enough are chosen. The requests are served one after the other: what ends for one is free for the next. A request
+that many devices suit must not take the only one that suits another, so those that fewest suit are served first, if that costs less. This
+is an estimate, because constraints and counters are not looked at; `tried_changes` runs the allocator.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from dra_driver.allocator.devices import SliceDevice
@@ -18,6 +19,8 @@ from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.verdict import SelectorFalse
 
 _Key = TypeVar("_Key", bound=Hashable)
+_Users = Mapping[SliceDevice, tuple[str, ...] | None]
+"""The claims whose end lets a request have a device; None for a device that their end is not enough for."""
 
 
 class Part(NamedTuple):
@@ -67,11 +70,28 @@ class CheapestEnds:
 
     def on(self, devices: Sequence[SliceDevice]) -> Ends | None:
         """Return the claims to end, so that the node with these devices serves each request; None if that is not enough."""
+        mains = [
+            [(one, {device: _users(one, device) for device in devices}) for one in alternatives]
+            for alternatives in self._mains
+        ]
+        found: Ends | None = None
+        fewest_first = sorted(mains, key=_suitable)
+        for order in (mains, fewest_first) if fewest_first != mains else (mains,):
+            ends = self._in_order(order, devices)
+            if ends is not None and (found is None or ends.cost < found.cost):
+                found = ends
+        return found
+
+    def _in_order(
+        self,
+        mains: Sequence[Sequence[tuple[RequestExplained, _Users]]],
+        devices: Sequence[SliceDevice],
+    ) -> Ends | None:
         ended: dict[str, None] = {}
         used: set[SliceDevice] = set()
-        for alternatives in self._mains:
+        for alternatives in mains:
             left = [one for one in devices if one not in used] if used else devices
-            ways = [self._served(one, left, ended) for one in alternatives]
+            ways = [self._served(one, users, left, ended) for one, users in alternatives]
             possible = [one for one in ways if one is not None]
             if not possible:
                 return None
@@ -81,12 +101,16 @@ class CheapestEnds:
         return self._all_of(ended)
 
     def _served(
-        self, explained: RequestExplained, devices: Sequence[SliceDevice], ended: Collection[str]
+        self,
+        explained: RequestExplained,
+        users_of_device: _Users,
+        devices: Sequence[SliceDevice],
+        ended: Collection[str],
     ) -> _Served | None:
         groups: dict[tuple[str, ...], list[SliceDevice]] = {}
         every = explained.request.all_devices
         for device in devices:
-            users = _users(explained, device)
+            users = users_of_device[device]
             if users is not None:
                 left = tuple([one for one in users if one not in ended]) if ended else users
                 groups.setdefault(left, []).append(device)
@@ -164,6 +188,11 @@ def _users(explained: RequestExplained, device: SliceDevice) -> tuple[str, ...] 
             return None
         users += some
     return users
+
+
+def _suitable(alternatives: Sequence[tuple[RequestExplained, _Users]]) -> int:
+    """Return how many devices one of the alternatives can have, if claims end."""
+    return sum(one is not None for _, users in alternatives for one in users.values())
 
 
 def _unselected(explained: RequestExplained, device: SliceDevice) -> bool:

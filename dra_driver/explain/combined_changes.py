@@ -8,7 +8,7 @@ each of them it proposes one change, which removes all the reasons.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, permutations
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +25,9 @@ from dra_driver.explain.verdict import SelectorFalse
 MOST_NODES = 3
 MOST_DEVICES = 50_000
 """The nodes are checked in order, until they have more devices than this together."""
+
+MOST_IN_EACH_ORDER = 3
+"""More requests than this are served as they are written, because there are too many orders."""
 
 
 class _Given(Struct, frozen=True, eq=False):
@@ -45,11 +48,7 @@ def combined_changes(
     """Yield, for each of the nearest nodes, one change that contains all that has to change there. `places` are nodes with their devices."""
     mains = alternatives_of(requests)
     found: list[tuple[int, list[_Given], TriedNodes]] = []
-    looked_at = 0
-    for tried, devices in places:
-        looked_at += len(devices)
-        if looked_at > MOST_DEVICES:
-            break
+    for tried, devices in _looked_at(places):
         given = _given(mains, devices)
         if given is not None and not tried.ruled_out:
             found.append((sum(one.cost for one in given), given, tried))
@@ -68,7 +67,7 @@ def everything_ended(
 
     Which of them must end depends on the constraints: which devices go together. `tried_changes` keeps only those that must.
     """
-    for tried, devices in islice(places, MOST_NODES):
+    for tried, devices in islice(_looked_at(places), MOST_NODES):
         misses = (missed(one, device) for one in requests for device in devices)
         held = (one for one in misses if one.reasons and all(map(users_of, one.reasons)))
         ended = tuple(dict.fromkeys(name for one in held for name in _users(one)))
@@ -76,10 +75,33 @@ def everything_ended(
             yield Candidate("", {}, ended=ended, first=tried)
 
 
+def _looked_at(
+    places: Iterable[tuple[TriedNodes, Sequence[SliceDevice]]],
+) -> Iterator[tuple[TriedNodes, Sequence[SliceDevice]]]:
+    looked_at = 0
+    for tried, devices in places:
+        looked_at += len(devices)
+        if looked_at > MOST_DEVICES:
+            break
+        yield tried, devices
+
+
 def _given(
     mains: Sequence[Sequence[RequestExplained]], devices: Sequence[SliceDevice]
 ) -> list[_Given] | None:
-    """Return for each request the nearest alternative and its nearest devices; None if there are fewer devices than needed."""
+    """Return for each request the nearest alternative and its nearest devices; None if there are fewer devices than needed.
+
+    What is nearest depends on the order: a request that many devices suit may take the only one that suits another.
+    """
+    orders = permutations(mains) if len(mains) <= MOST_IN_EACH_ORDER else [mains]
+    in_orders = (_given_in_order(order, devices) for order in orders)
+    possible = [one for one in in_orders if one is not None]
+    return min(possible, key=lambda one: sum(given.cost for given in one), default=None)
+
+
+def _given_in_order(
+    mains: Sequence[Sequence[RequestExplained]], devices: Sequence[SliceDevice]
+) -> list[_Given] | None:
     used: set[SliceDevice] = set()
     given: list[_Given] = []
     for alternatives in mains:

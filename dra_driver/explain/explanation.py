@@ -19,7 +19,11 @@ from dra_driver.explain.claim_request import is_of_scheduler
 from dra_driver.explain.conflict import constraint_text
 from dra_driver.explain.facts.binding import BROKEN, is_said_of_binding
 from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
-from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
+from dra_driver.explain.facts.claim_state import (
+    allocated_elsewhere,
+    chosen_devices,
+    is_allocated,
+)
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.holders import Holders
@@ -32,10 +36,10 @@ from dra_driver.explain.not_read import (
 )
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.remedy import NAMED_NODE, NO_NODES, POD_OVER
+from dra_driver.explain.remedy import NAMED_IN_VAIN, NAMED_NODE, NO_NODES, POD_OVER
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.lookup import node_named
-from dra_driver.explain.subject.subject import NewNode, Resolved
+from dra_driver.explain.subject.subject import NewNode, Resolved, may_still_start
 from dra_driver.explain.summary import after, outcome_of, summary
 from dra_driver.explain.tried_changes import TriedChanges
 from dra_driver.explain.verdict import (
@@ -50,7 +54,6 @@ from dra_driver.explain.verdict import (
     Verdict,
 )
 from dra_driver.model.api.core import OVER, Pod
-from dra_driver.model.exit_codes import DONE
 
 CUT = CouldNotTell(
     "timeout",
@@ -258,6 +261,17 @@ def _claim_report(claim: ClaimFacts, requests: RequestsExplained, holders: Holde
     )
 
 
+def _elsewhere(facts: Facts) -> tuple[Verdict, ...]:
+    """Return the claims whose devices cannot be used from the pod's node, if the pod named that node itself and has not started."""
+    subject, pod = facts.subject, facts.subject.pod
+    nodes = [one for one in subject.state.nodes if one.metadata.name == subject.bound_to]
+    if pod is None or not may_still_start(pod):
+        return ()
+    claims = [one.claim for one in facts.wanted if one.claim]
+    found = (one for node in nodes for claim in claims for one in allocated_elsewhere(claim, node))
+    return tuple(dict.fromkeys(found))
+
+
 def _bound(facts: Facts, node: str) -> Report:
     """Return the report of a pod that the scheduler has put on a node."""
     subject, where = facts.subject, facts.subject.bound_to
@@ -266,18 +280,27 @@ def _bound(facts: Facts, node: str) -> Report:
         besides = f"; node {node} was not looked at, for the pod stays there"
     claims = [(one, one.claim) for one in facts.wanted if one.claim]
     devices = tuple(device for _, claim in claims for device in chosen_devices(claim))
+    outcome: Outcome = "devices fit"
+    says = f"scheduled on node {where}"
+    verdicts: tuple[Verdict, ...] = (Fits(devices),)
+    there = NodeGroup(count=1, nodes=(where,), placement=devices)
+    if elsewhere := _elsewhere(facts):
+        outcome = "devices do not fit"
+        says = f"on node {where}, which cannot use the devices that its claims have"
+        verdicts = (OtherCondition(NAMED_IN_VAIN, f"spec.nodeName is {where}"), *elsewhere)
+        there = NodeGroup(count=1, nodes=(where,), devices=elsewhere)
     return Report(
         subject=subject.title,
-        outcome="devices fit",
-        exit_code=DONE,
-        summary=f"scheduled on node {where}{besides}",
+        outcome=outcome,
+        exit_code=EXIT_CODES[outcome],
+        summary=f"{says}{besides}",
         cluster=subject.state.kubernetes_version,
-        verdicts=(Fits(devices),),
+        verdicts=verdicts,
         claims=tuple(
             ClaimReport(name=one.name, origin=one.origin, allocated=chosen_devices(claim))
             for one, claim in claims
             if one.exists
         ),
-        nodes=(NodeGroup(count=1, nodes=(where,), placement=devices),),
+        nodes=(there,),
         not_read=subject.state.not_read,
     )

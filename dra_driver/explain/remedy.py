@@ -194,7 +194,7 @@ ROWS: Mapping[type, Row] = {
     verdict.NodeTainted: Row(
         "`node(s) had untolerated taint(s)`",
         "the devices fit, but the node repels the pod: GPU nodes are often tainted so that other pods stay away",
-        f"{_TOLERATE}; of a node that is ill or goes away, as its taint says, use another one",
+        f"{_TOLERATE}, after a question to the admin if its effect is NoExecute; of a node that is ill or goes away, as its taint says, use another one",
     ),
     verdict.NodeUnschedulable: Row(
         "`node(s) were unschedulable`",
@@ -229,10 +229,17 @@ NAMED_NODE = (
     "a pod with spec.nodeName"
 )
 """The condition of a pod that names its node itself; the message is the node."""
+NAMED_IN_VAIN = (
+    "the kubelet cannot start the pod, because its node cannot use the devices that its claims have"
+)
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _UNFIT = (
     "the node is ill, starts, is being emptied or goes away, as its taint says, and a pod would fail or be ended there: use another "
     "node, or wait until the taint is gone"
+)
+_KEPT_FREE = (
+    "an admin keeps other pods off this node, and ends those that run there: ask whether this pod may tolerate the taint, or use "
+    "another node"
 )
 _OWN = "the pod needs this claim as well, so it stays: free other devices where the claim has its own, or ask for fewer"
 _PLUGIN = "ask for fewer, end pods that use them on that node, or use a node that has more"
@@ -242,6 +249,7 @@ _COUNT_AT_ONCE = (
 _BY_WORDS: Mapping[type, Mapping[str, str]] = {
     verdict.OtherCondition: {
         NO_NODES.condition: "add a node",
+        NAMED_IN_VAIN: "create the pod anew without spec.nodeName: the scheduler takes a node that can use the devices",
         POD_OVER: "create the pod anew; a Deployment or a Job does that by itself",
     },
     verdict.CouldNotTell: {
@@ -301,7 +309,8 @@ def fix(
     if isinstance(reason, verdict.NodeResources) and may_be_devices(reason.resource):
         return _PLUGIN
     if isinstance(reason, verdict.NodeTainted):
-        return _UNFIT if reason.is_unfit else _TOLERATE
+        kept = _KEPT_FREE if reason.ends_pods else _TOLERATE
+        return _UNFIT if reason.is_unfit else kept
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
     return _by_fields(reason) or extended or ROWS[type(reason)].fix
 

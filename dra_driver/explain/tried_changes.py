@@ -86,10 +86,16 @@ class TriedChanges:
 
     def cheapest(self) -> dict[Kind, Change]:
         """Return the cheapest changes of up to MOST_CHANGES kinds that help on these nodes."""
+        found = self._helping(self._candidates())
+        if not any(one.ends for one in found.values()):
+            found = {**self._helping(self._all_ended()), **found}
+        return found
+
+    def _helping(self, candidates: Iterable[Candidate]) -> dict[Kind, Change]:
         found: dict[Kind, Change] = {}
         helping: set[Kind] = set()
         excluded: list[Candidate] = []
-        for candidate in sorted(self._candidates(), key=self._cost):
+        for candidate in sorted(candidates, key=self._cost):
             kind = self._kind(candidate)
             mixed = bool(candidate.what and candidate.ended)
             if kind in helping or (mixed and helping):
@@ -188,10 +194,20 @@ class TriedChanges:
         )
         requests = self._requests.requests
         together = [*combined_changes(requests, self._freed.nearest), *self._freed.candidates()]
-        if any(one.request.claim.spec.devices.constraints for one in requests):
+        if self._constraints:
             together += everything_ended(requests, self._freed.nearest)
+        return self._each_once([*single, *together])
+
+    def _all_ended(self) -> list[Candidate]:
+        """Return what is tried if no estimate helped, as none looks at counters: that all claims of a node end, if they are few."""
+        if self._constraints:
+            return []  # it was tried
+        every = everything_ended(self._requests.requests, self._freed.nearest)
+        return [one for one in self._each_once(every) if len(one.ended) <= MOST_ENDED]
+
+    def _each_once(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         seen: dict[object, Candidate] = {}
-        for candidate in (one.sparing(self._facts.own_allocated) for one in (*single, *together)):
+        for candidate in (one.sparing(self._facts.own_allocated) for one in candidates):
             key = (candidate.what, frozenset(candidate.ended))
             if key not in seen or candidate.cost < seen[key].cost:
                 seen[key] = candidate

@@ -17,7 +17,7 @@ from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, called, parts_of, presence, written
 from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
-from dra_driver.cel.syntax.unparse import unparse
+from dra_driver.cel.syntax.unparse import unparse, written_double
 
 _MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_"}
 
@@ -78,11 +78,18 @@ def ordered_versions(
     for call, sign, left, right in _comparisons(part):
         path = path_of(left)
         if path and sign in ORDER and is_version(path) and isinstance(right, Constant):
-            text = str(right.value)
+            text = _digits(parsed, right)
             how = parsing(text, ("semver",))
             if how:
                 new = _compared(sign, left, called(how, replace(right, value=text)))
                 yield path, _correction(parsed, call, new)
+
+
+def _digits(parsed: ParsedAst, constant: Constant) -> str:
+    """Return the constant as its author wrote it, for a version: there 550.90 is more than 550.54, and 550.9 is less."""
+    if isinstance(constant.value, float):
+        return written_double(parsed, constant)
+    return str(constant.value)
 
 
 def capacities(

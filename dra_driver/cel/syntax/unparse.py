@@ -2,11 +2,12 @@
 """How is a tree, or a part of it, written as CEL text?
 
 The text parses to the same tree. It can differ from the original text in spaces and parentheses. A macro is written as the
-original call, not as its expansion.
+original call, not as its expansion, and a double as in the original text: 550.90 may be a version, and is not 550.9 then.
 Source: cel-go parser/unparser.go for the operators' precedences.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from dra_driver.cel.syntax.ast import (
@@ -46,11 +47,18 @@ _BINARY: Mapping[str, tuple[str, int]] = {
 _PREFIX = {"!_": "!", "-_": "-"}
 _TEXTS = json.JSONEncoder(ensure_ascii=False)
 """A string literal is written as in JSON. `json.dumps` would make an encoder for each text."""
+_DOUBLE = re.compile(r"-?(\d*\.\d+([eE][+-]?\d+)?|\d+[eE][+-]?\d+)")
 
 
 def unparse(parsed: ParsedAst, part: Expr | None = None) -> str:
     """Return the text of the whole expression, or of `part`."""
-    return _Writer(parsed.macros).write(parsed.root if part is None else part)
+    return _Writer(parsed).write(parsed.root if part is None else part)
+
+
+def written_double(parsed: ParsedAst, part: Constant) -> str:
+    """Return the double as its author wrote it; "" if it is not in the original text, or was changed since."""
+    found = _DOUBLE.match(parsed.expression, parsed.offsets.get(part.id, len(parsed.expression)))
+    return found.group() if found and float(found.group()) == part.value else ""
 
 
 def literal(value: ConstantValue) -> str:
@@ -69,16 +77,19 @@ def literal(value: ConstantValue) -> str:
 
 
 class _Writer:
-    """Writes trees. `macros` has the original call of each expanded macro."""
+    """Writes trees, which may be changed ones of the parsed expression."""
 
-    def __init__(self, macros: Mapping[int, Call]) -> None:
-        self._macros = macros
+    def __init__(self, parsed: ParsedAst) -> None:
+        self._parsed = parsed
+        self._macros = parsed.macros
 
     def write(self, part: Expr) -> str:
         macro = self._macros.get(part.id)
         if macro is not None:
             return self._call(macro)
         match part:
+            case Constant(value=float()):
+                text = written_double(self._parsed, part) or literal(part.value)
             case Constant():
                 text = literal(part.value)
             case Identifier():

@@ -140,12 +140,13 @@ class Resolved(Struct, frozen=True):
         The scheduler does not see such a pod, and nobody else gives claims their devices.
         """
         pod = self.pod
-        if pod is None or not _may_still_start(pod):
+        if pod is None or not may_still_start(pod):
             return ""
         return pod.spec.node_name if any(map(_has_no_devices, self.wanted)) else ""
 
 
-def _may_still_start(pod: Pod) -> bool:
+def may_still_start(pod: Pod) -> bool:
+    """Return whether the pod has not started yet and does not end."""
     # Container statuses tell nothing: the kubelet writes them before it starts anything.
     return pod.status.phase in ("", "Pending") and pod.metadata.deletion_timestamp is None
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What else keeps a pod pending whose devices fit?"""
 
+import re
+
 from dra_driver.explain.verdicts.base import Case
 
 _UNFIT = (
@@ -8,11 +10,16 @@ _UNFIT = (
     "node.cloudprovider.kubernetes.io/",
     "ToBeDeletedByClusterAutoscaler",
     "DeletionCandidateOfClusterAutoscaler",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "status-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "karpenter.sh/",
     "cloud.google.com/impending-node-termination",
     "aws-node-termination-handler/",
 )
 """Taints that begin so: Kubernetes or the cloud's controller found a fault, or the node starts; an autoscaler or the cloud takes it away."""
+_STARTING = "agent-not-ready"
+"""A taint whose key ends so: what pods need of a network or of storage does not run yet on the node, which starts."""
 
 
 class NodeSelectorMismatch(Case, frozen=True):
@@ -31,8 +38,14 @@ class NodeTainted(Case, frozen=True):
 
     @property
     def is_unfit(self) -> bool:
-        """Whether the node is ill, or goes away, as the taint says. Nobody should tolerate that: the pod would fail or be ended there."""
-        return self.taint.startswith(_UNFIT) or self.taint.endswith(":NoExecute")
+        """Whether the node is ill, starts or goes away, as the taint says. Nobody should tolerate that: the pod would fail or be ended there."""
+        key = re.split("[=:]", self.taint, maxsplit=1)[0]
+        return key.startswith(_UNFIT) or key.endswith(_STARTING)
+
+    @property
+    def ends_pods(self) -> bool:
+        """Whether the taint also ends pods that run on the node. Then somebody wants the node without them."""
+        return self.taint.endswith(":NoExecute")
 
     def __str__(self) -> str:
         return f"the node has taint {self.taint}"

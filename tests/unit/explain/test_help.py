@@ -57,6 +57,12 @@ def several(name: str, *names: str, **more: Any) -> dict[str, Any]:
     return claim
 
 
+def modelled(name: str, model: str, **more: Any) -> dict[str, Any]:
+    made = device(name, **more)
+    made["attributes"]["model"] = {"string": model}
+    return made
+
+
 @pytest.mark.parametrize(
     ("reason", "cost"),
     [
@@ -517,3 +523,55 @@ def test_another_class_that_has_the_device_is_asked_for_before_a_class_is_change
     alone = msgspec.structs.replace(cluster, device_classes=listed[:1])
     (change,) = helps(asking(alone, request(deviceClassName="gpus")))
     assert change[1].startswith("class gpus: write ")
+
+
+ALL_OF_IT = {"memory": "80Gi"}
+IS_B = f'{A}.model == "b"'
+
+
+@pytest.mark.parametrize("names", [("any", "b"), ("b", "any")])
+def test_a_request_that_all_devices_suit_leaves_the_only_one_to_another(names):
+    """Whatever the order in which they are written."""
+    slices = resource_slice([modelled("gpu-0", "b"), modelled("gpu-1", "a")])
+    held = [used(holder(one, f"of-{one}"), one) for one in ("gpu-0", "gpu-1")]
+    requests = {"any": request("any"), "b": request("b", cel=IS_B)}
+    report = asking(state(slices, *held), *(requests[one] for one in names))
+    assert helps(report) == [
+        ("end", "end claims ns/of-gpu-0, ns/of-gpu-1, used by ns/gpu-0, ns/gpu-1")
+    ]
+
+
+def test_it_leaves_that_device_also_where_several_changes_are_needed():
+    taint = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    slices = resource_slice(
+        [modelled("gpu-0", "b"), modelled("gpu-1", "a", taints=taint), modelled("gpu-2", "a")]
+    )
+    report = asking(
+        state(slices, holder("gpu-1", "other"), gates=["DRADeviceTaints"]),
+        request("any"),
+        request("b", cel=IS_B),
+        request("c", cel=f'{A}.model == "c"'),
+    )
+    assert report.changes
+    assert not any("request b " in what for _, what in helps(report))
+
+
+def test_more_requests_than_can_be_put_in_each_order_are_served_as_written():
+    slices = resource_slice([modelled(f"gpu-{one}", "b") for one in range(5)])
+    held = [used(holder(f"gpu-{one}", f"c{one}"), f"p{one}") for one in range(2)]
+    report = asking(state(slices, *held), *(request(f"r{one}") for one in range(5)))
+    assert helps(report) == [("end", "end claims ns/c0, ns/c1, used by ns/p0, ns/p1")]
+
+
+def test_claims_end_also_where_no_estimate_sees_that_they_must():
+    """One of these devices can be shared, but not by requests that each take all of it."""
+    names = ("gpu-0", "gpu-1")
+    slices = resource_slice([device(one, allowMultipleAllocations=True) for one in names])
+    held = [used(holder(one, f"of-{one}"), one) for one in names]
+    for one in held:
+        (result,) = one["status"]["allocation"]["devices"]["results"]
+        result |= {"shareID": f"00000000-{one['metadata']['name']}", "consumedCapacity": ALL_OF_IT}
+    cluster = state(slices, *held, gates=["DRAConsumableCapacity"])
+    assert helps(asking(cluster, request("a"), request("b"))) == [
+        ("end", "end claims ns/of-gpu-0, ns/of-gpu-1, used by ns/gpu-0, ns/gpu-1")
+    ]

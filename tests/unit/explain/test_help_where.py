@@ -286,7 +286,11 @@ UNFIT = [
     ("karpenter.sh/disrupted", "NoSchedule"),
     ("cloud.google.com/impending-node-termination", "NoSchedule"),
     ("aws-node-termination-handler/spot-itn", "NoSchedule"),
-    ("example.com/evacuate", "NoExecute"),
+    ("startup-taint.cluster-autoscaler.kubernetes.io/gpu", "NoSchedule"),
+    ("status-taint.cluster-autoscaler.kubernetes.io/gpu", "NoSchedule"),
+    ("ignore-taint.cluster-autoscaler.kubernetes.io/gpu", "NoSchedule"),
+    ("node.cilium.io/agent-not-ready", "NoSchedule"),
+    ("ebs.csi.aws.com/agent-not-ready", "NoExecute"),
 ]
 
 
@@ -297,6 +301,16 @@ def test_nobody_is_told_to_tolerate_that_a_node_is_ill_or_goes_away(key: str, ef
     advice = fix(NodeTainted(f"{key}=1:{effect}"))
     assert "use another node, or wait until the taint is gone" in advice
     assert "toleration" not in advice
+
+
+def test_of_a_node_that_ends_other_pods_the_admin_is_asked() -> None:
+    """It is not told to be ill, and nobody is told to tolerate the taint."""
+    dedicated = {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoExecute"}]}
+    assert helps(asking(only(**dedicated), request(cel=MISTYPED), spec={})) == []
+    assert fix(NodeTainted("dedicated=ml:NoExecute")) == (
+        "an admin keeps other pods off this node, and ends those that run there: ask whether this "
+        "pod may tolerate the taint, or use another node"
+    )
 
 
 def test_a_taint_for_some_pods_is_tolerated() -> None:

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from dra_driver.errors import Permanent
-from dra_driver.explain.remedy import fix
+from dra_driver.explain.outcome import Report
+from dra_driver.explain.remedy import NAMED_IN_VAIN, fix
 from dra_driver.explain.report import (
     ClaimSubject,
     ManifestSubject,
@@ -17,6 +18,7 @@ from dra_driver.explain.report import (
 )
 from dra_driver.explain.verdict import (
     AdminAccessNotAllowed,
+    ClaimAllocatedElsewhere,
     ClaimMissing,
     CouldNotTell,
     Fits,
@@ -117,6 +119,32 @@ def test_a_pod_that_names_its_node_gets_no_devices_where_none_fit() -> None:
 def test_a_pod_that_runs_or_ends_is_on_its_node_whatever_its_claim_has(parts: Any) -> None:
     placed = with_pod(state(ONE, owned()), pod(spec={"nodeName": HOME}, **parts))
     assert explain(placed, MINE).summary == f"scheduled on node {HOME}"
+
+
+def elsewhere(**status: Any) -> Report:
+    """Of a pod that names a node, and whose claim has its devices on another one."""
+    there = holder("gpu-0", words.MINE)
+    allowed = [{"key": "metadata.name", "operator": "In", "values": [HOME]}]
+    selector = {"nodeSelectorTerms": [{"matchFields": allowed}]}
+    there["status"]["allocation"]["nodeSelector"] = selector
+    other = words.FLEET[0]
+    cluster = state(ONE, there, words.node(other))
+    return explain(with_pod(cluster, pod(spec={"nodeName": other}, status=status)), MINE)
+
+
+def test_a_pod_that_names_a_node_other_than_that_of_its_devices_is_told_so():
+    report = elsewhere(phase="Pending")
+    other = words.FLEET[0]
+    assert (report.exit_code, report.outcome) == (1, "devices do not fit")
+    assert report.summary == f"on node {other}, which cannot use the devices that its claims have"
+    away = ClaimAllocatedElsewhere(f"ns/{words.MINE}", f"nodes with name={HOME}")
+    assert report.verdicts == (OtherCondition(NAMED_IN_VAIN, f"spec.nodeName is {other}"), away)
+    assert report.nodes[0].devices == (away,)
+    assert fix(report.verdicts[0]).startswith("create the pod anew without spec.nodeName")
+
+
+def test_a_pod_that_has_started_is_not_told_that_it_cannot():
+    assert elsewhere(phase="Running").exit_code == 0
 
 
 def test_a_pending_pod_whose_devices_fit_quotes_the_scheduler() -> None:

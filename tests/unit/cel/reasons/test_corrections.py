@@ -64,6 +64,8 @@ def test_what_is_no_amount_is_not_corrected(compared):
         (">= '550.0.0'", 'compareTo(semver("550.0.0")) >= 0'),
         ("< '550'", 'compareTo(semver("550", true)) < 0'),
         ("> 550", 'compareTo(semver("550", true)) > 0'),
+        (">= 550.90", 'compareTo(semver("550.90", true)) >= 0'),
+        (">= 12.10", 'compareTo(semver("12.10", true)) >= 0'),
     ],
 )
 def test_a_version_beside_an_order_is_compared_by_compare_to(condition, right):
@@ -73,7 +75,13 @@ def test_a_version_beside_an_order_is_compared_by_compare_to(condition, right):
     assert failing.texts == ()
 
 
-@pytest.mark.parametrize("condition", ["> 'newest'", "> true", f"> {A}.model"])
+def test_a_number_that_is_told_as_a_version_is_told_as_it_was_written():
+    failing, _ = corrected(f"{A}.version >= 550.90")
+    assert failing.part == f"{A}.version >= 550.90"
+    assert [one.instead for one in failing.corrections] == [failing.part]
+
+
+@pytest.mark.parametrize("condition", ["> 'newest'", "> true", "> 5.5e1", f"> {A}.model"])
 def test_a_version_beside_no_version_is_not_corrected(condition):
     failing, _ = corrected(f"{A}.version {condition}")
     assert (failing.corrections, failing.lacks) == ((), "")

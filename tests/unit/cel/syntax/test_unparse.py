@@ -2,6 +2,7 @@
 """A part of an expression as text: it parses to the same again."""
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.cel.syntax.ast import (
     Comprehension,
@@ -34,6 +35,7 @@ SAME = [
     "cel.bind(v, 1, v == 1)",
     '(-1).a == [1u, 2.5, null, true, false, b"\\x61"]',
     'size("a") > 0',
+    "a >= 550.90 && a < -1.50 || [2.50e3, 1e2, .5]",
     'quantity("1").compareTo(quantity("2")) <= 0',
 ]
 
@@ -54,6 +56,12 @@ def test_a_part_is_written_alone() -> None:
     parsed = parse("a == 1 && (b || c)", Environment())
     parts = [unparse(parsed, part) for part in parsed.root.args]
     assert parts == ["a == 1", "b || c"]
+
+
+def test_a_double_that_was_changed_is_written_anew() -> None:
+    parsed = parse("1.50", Environment())
+    assert unparse(parsed, replace(parsed.root, value=2.5)) == "2.5"
+    assert unparse(parsed, replace(parsed.root, id=0)) == "1.5"
 
 
 def test_literals_are_cel() -> None:
