@@ -99,22 +99,23 @@ def capacities(
     for call, sign, left, right in _comparisons(part):
         path = path_of(left)
         if path and path.kind == "attributes" and is_capacity(path):
-            amount = _amount(right)
+            amount = _amount(path.name, right)
             if amount:
                 quantity = Call(NO_ID, "quantity", (Constant(NO_ID, amount),))
                 new = _compared(sign, _read(replace(path, kind="capacity")), quantity)
                 yield path, _correction(parsed, call, new)
 
 
-def _amount(part: Expr) -> str:
-    """Return the amount of memory that a number or a text stands for; "" if it is none."""
+def _amount(name: str, part: Expr) -> str:
+    """Return the amount of the capacity with this name that a number or a text stands for; "" if it is none."""
     match part:
         case Constant(value=bool()):
             return ""
         case Constant(value=int(number)):
             return amounts.of_number(number)
         case Constant(value=str(text)):
-            return text if _is_quantity(text) else _meant(text)
+            near = amounts.of_memory(text) if amounts.is_memory(name) else ""
+            return near or (text if _is_quantity(text) else _meant(text))
         case _:
             return ""
 

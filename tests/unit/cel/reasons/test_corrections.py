@@ -17,7 +17,7 @@ DEVICE = Device(
         "version": DeviceAttribute(version_value="570.1.0"),
         "net.example.org/link": DeviceAttribute(int_value=2),
     },
-    capacity={"memory": DeviceCapacity(value="40Gi")},
+    capacity={"memory": DeviceCapacity(value="40Gi"), "slots": DeviceCapacity(value="8")},
 )
 A, C = f'device.attributes["{DRIVER}"]', f'device.capacity["{DRIVER}"]'
 
@@ -37,6 +37,9 @@ def corrected(expression: str) -> tuple[FailingCondition, str]:
         ("< 42949672960", '42949672960")) < 0'),
         ("<= '40Gi'", '40Gi")) <= 0'),
         ("== '40GB'", '40Gi")) == 0'),
+        (">= '40'", '40Gi")) >= 0'),
+        (">= '40960'", '40960Mi")) >= 0'),
+        (">= '42949672960'", '42949672960")) >= 0'),
     ],
 )
 def test_a_capacity_that_is_read_as_an_attribute_is_compared_as_one(compared, amount):
@@ -50,6 +53,11 @@ def test_a_capacity_that_is_read_as_an_attribute_is_compared_as_one(compared, am
 def test_the_number_may_come_first():
     _, text = corrected(f"40960 <= {A}.memory")
     assert text == f'{C}.memory.compareTo(quantity("40960Mi")) >= 0'
+
+
+def test_an_amount_of_another_capacity_is_not_in_bytes():
+    _, text = corrected(f"{A}.slots >= '4'")
+    assert text == f'{C}.slots.compareTo(quantity("4")) >= 0'
 
 
 @pytest.mark.parametrize("compared", ["== true", "== 'big'", f"== {A}.model", ">= 1.5"])
