@@ -19,7 +19,15 @@ from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import unparse, written_double
 
-_MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_"}
+_MIRRORED = {
+    "_<_": "_>_",
+    "_<=_": "_>=_",
+    "_>_": "_<_",
+    "_>=_": "_<=_",
+    "_==_": "_==_",
+    "_!=_": "_!=_",
+}
+_METHODS = ("compareTo", "isGreaterThan", "isLessThan")
 
 
 class Correction(Struct, frozen=True):
@@ -99,16 +107,53 @@ def capacities(
     for call, sign, left, right in _comparisons(part):
         path = path_of(left)
         if path and path.kind == "attributes" and is_capacity(path):
-            amount = _amount(path.name, right)
+            amount = _amount(parsed, path.name, right)
             if amount:
-                quantity = Call(NO_ID, "quantity", (Constant(NO_ID, amount),))
-                new = _compared(sign, _read(replace(path, kind="capacity")), quantity)
+                new = _compared(sign, _read(replace(path, kind="capacity")), _quantity(amount))
                 yield path, _correction(parsed, call, new)
+    yield from _called_capacities(parsed, part, is_capacity)
 
 
-def _amount(name: str, part: Expr) -> str:
+def _called_capacities(
+    parsed: ParsedAst, part: Expr, is_capacity: Callable[[DevicePath], bool]
+) -> Iterator[tuple[DevicePath, Correction]]:
+    """Yield each call of such an attribute, as in a.compareTo(b), with the call of the capacity."""
+    for call in calls_in(part):
+        match call:
+            case Call(function=function, target=target, args=(other,)) if (
+                function in _METHODS and target is not None
+            ):
+                path = path_of(target)
+                if path and path.kind == "attributes" and is_capacity(path):
+                    right = _as_quantity(parsed, path.name, other)
+                    if right is not None:
+                        read = _read(replace(path, kind="capacity"))
+                        new = replace(call, target=read, args=(right,))
+                        yield path, _correction(parsed, call, new)
+            case _:
+                pass
+
+
+def _as_quantity(parsed: ParsedAst, name: str, part: Expr) -> Expr | None:
+    """Return the quantity that the capacity with this name is compared with, in the unit that is meant; None if it is none."""
+    match part:
+        case Call(function="quantity", args=(inner,)):
+            amount = _amount(parsed, name, inner)
+            return _quantity(amount) if amount else part
+        case _:
+            return part if path_of(part) else None
+
+
+def _quantity(amount: str) -> Expr:
+    return Call(NO_ID, "quantity", (Constant(NO_ID, amount),))
+
+
+def _amount(parsed: ParsedAst, name: str, part: Expr) -> str:
     """Return the amount of the capacity with this name that a number or a text stands for; "" if it is none."""
     match part:
+        case Constant(value=float()):
+            text = written_double(parsed, part)
+            return amounts.of_memory(text) or (text if _is_quantity(text) else "")
         case Constant(value=bool()):
             return ""
         case Constant(value=int(number)):

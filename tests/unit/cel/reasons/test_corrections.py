@@ -38,6 +38,9 @@ def corrected(expression: str) -> tuple[FailingCondition, str]:
         ("<= '40Gi'", '40Gi")) <= 0'),
         ("== '40GB'", '40Gi")) == 0'),
         (">= '40'", '40Gi")) >= 0'),
+        (">= 39.5", '39.5Gi")) >= 0'),
+        (">= 4e10", '4e10")) >= 0'),
+        ("!= 40", '40Gi")) != 0'),
         (">= '40960'", '40960Mi")) >= 0'),
         (">= '42949672960'", '42949672960")) >= 0'),
     ],
@@ -55,12 +58,36 @@ def test_the_number_may_come_first():
     assert text == f'{C}.memory.compareTo(quantity("40960Mi")) >= 0'
 
 
+@pytest.mark.parametrize(
+    ("call", "right"),
+    [
+        ("compareTo(quantity('40Gi'))", 'compareTo(quantity("40Gi"))'),
+        ("isGreaterThan(quantity('40'))", 'isGreaterThan(quantity("40Gi"))'),
+        ("isLessThan(quantity('40GB'))", 'isLessThan(quantity("40Gi"))'),
+        ("compareTo(quantity('much'))", 'compareTo(quantity("much"))'),
+        (f"compareTo({C}.slots)", f"compareTo({C}.slots)"),
+    ],
+)
+def test_a_capacity_that_is_called_as_an_attribute_is_called_as_one(call, right):
+    failing, text = corrected(f"dyn({A}.memory.{call}) == true")
+    assert text == f"dyn({C}.memory.{right}) == true"
+    assert failing.lacks.endswith(f"; memory is a capacity: write {C}.memory.{right}")
+
+
+@pytest.mark.parametrize(
+    "call", ["memory.compareTo(semver('1.0.0'))", "memory.size()", "model.compareTo(quantity('4'))"]
+)
+def test_another_call_is_not_corrected(call):
+    failing, _ = corrected(f"dyn({A}.{call}) == {A}.memory")
+    assert failing.corrections == ()
+
+
 def test_an_amount_of_another_capacity_is_not_in_bytes():
     _, text = corrected(f"{A}.slots >= '4'")
     assert text == f'{C}.slots.compareTo(quantity("4")) >= 0'
 
 
-@pytest.mark.parametrize("compared", ["== true", "== 'big'", f"== {A}.model", ">= 1.5"])
+@pytest.mark.parametrize("compared", ["== true", "== 'big'", f"== {A}.model"])
 def test_what_is_no_amount_is_not_corrected(compared):
     failing, _ = corrected(f"{A}.memory {compared}")
     assert failing.corrections == ()
