@@ -5,6 +5,7 @@ A condition that ends with an error on a device may compare a version with a tex
 domain, or have a text that is no quantity. Each of these is told with the part to write instead.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, called, parts_of, pre
 from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import unparse, written_double
+from dra_driver.model.printable import printable
 
 _MIRRORED = {
     "_<_": "_>_",
@@ -27,6 +29,8 @@ _MIRRORED = {
     "_==_": "_==_",
     "_!=_": "_!=_",
 }
+_ONE = {"int": "an int", "string": "a string"}
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _METHODS = ("compareTo", "isGreaterThan", "isLessThan")
 
 
@@ -51,19 +55,69 @@ def _replaced(part: AnyNode, corrections: Mapping[int, Expr]) -> AnyNode | Expr:
     return replace(part, **parts_of(part, lambda one: _replaced(one, corrections)))
 
 
-def mistyped_quantities(parsed: ParsedAst, part: Expr) -> Iterator[tuple[str, Correction]]:
-    """Yield a sentence about each text in quantity(…) that is no quantity, with the quantity that was most likely meant."""
+def mistyped_quantities(parsed: ParsedAst, part: Expr) -> Iterator[tuple[str, Correction | None]]:
+    """Yield a sentence about each text in quantity(…) that is no quantity, with the quantity that was most likely meant, if any."""
     for call in calls_in(part):
         match call:
-            case Call(function="quantity", args=(Constant(value=str(text)) as constant,)):
-                amount = "" if _is_quantity(text) else _meant(text)
+            case Call(function="quantity", args=(Constant(value=str(text)) as constant,)) if (
+                not _is_quantity(text)
+            ):
+                amount = _meant(text)
                 if amount:
                     new = replace(call, args=(replace(constant, value=amount),))
                     decimal = amount.removesuffix("i").replace("K", "k")
                     says = f"'{text}' is no quantity: write {amount} (or {decimal})"
                     yield says, _correction(parsed, call, new)
+                else:
+                    yield (
+                        f"'{printable(text)}' is no quantity: write a number with its unit, as in 40Gi",
+                        None,
+                    )
             case _:
                 pass
+
+
+def ordered_by_type(
+    parsed: ParsedAst, part: Expr, type_of: Callable[[DevicePath], str]
+) -> Iterator[tuple[str, Correction | None]]:
+    """Yield a sentence about each comparison by < or > with a constant of another type than the attribute, and the comparison with its type.
+
+    `type_of` says whether a path has an int or a string; "" for anything else.
+    """
+    for call, sign, left, right in _comparisons(part):
+        path = path_of(left)
+        kind = type_of(path) if path and sign in ORDER else ""
+        other = _type_of(right)
+        if path and kind and other and other != kind:
+            number = _whole(right) if kind == "int" else None
+            says = f"{path.name} is {_ONE[kind]}, and {unparse(parsed, right)} is {_ONE[other]}"
+            if number is None:
+                yield f"{says}: compare it with {_ONE[kind]}", None
+            else:
+                new = Call(NO_ID, sign, (left, Constant(NO_ID, number)))
+                yield f"{says}: write {number}", _correction(parsed, call, new)
+
+
+def _type_of(part: Expr) -> str:
+    """Return the type of a constant that is an int or a string; "" for anything else."""
+    match part:
+        case Constant(value=bool()):
+            return ""
+        case Constant(value=int()):
+            return "int"
+        case Constant(value=str()):
+            return "string"
+        case _:
+            return ""
+
+
+def _whole(part: Expr) -> int | None:
+    """Return the int that a text stands for."""
+    match part:
+        case Constant(value=str(text)) if _WHOLE.fullmatch(text):
+            return int(text)
+        case _:
+            return None
 
 
 def _is_quantity(text: str) -> bool:

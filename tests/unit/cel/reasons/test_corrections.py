@@ -15,6 +15,7 @@ DEVICE = Device(
     attributes={
         "model": DeviceAttribute(string_value="A100"),
         "version": DeviceAttribute(version_value="570.1.0"),
+        "ready": DeviceAttribute(bool_value=True),
         "net.example.org/link": DeviceAttribute(int_value=2),
     },
     capacity={"memory": DeviceCapacity(value="40Gi"), "slots": DeviceCapacity(value="8")},
@@ -171,10 +172,52 @@ def test_a_text_that_is_no_quantity_is_told_once_for_all_devices(wrong, right, d
 
 
 @pytest.mark.parametrize("wrong", ["much", "", "1.2.3G"])
-def test_a_text_that_is_like_no_quantity_is_not_corrected(wrong):
+def test_a_text_that_is_like_no_quantity_is_told_but_not_corrected(wrong):
     condition = f"quantity('1') != quantity('{wrong}') && {A}.model.size() > 0"
     failing, _ = corrected(condition)
-    assert (failing.corrections, failing.everywhere) == ((), "")
+    assert failing.corrections == ()
+    assert (
+        failing.everywhere == f"'{wrong}' is no quantity: write a number with its unit, as in 40Gi"
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "says", "right"),
+    [
+        ("link > '2'", 'link is an int, and "2" is a string: write 2', "link > 2"),
+        ("link > '-2'", 'link is an int, and "-2" is a string: write -2', "link > -2"),
+    ],
+)
+def test_a_text_beside_an_int_is_corrected_and_told_once_for_all_devices(condition, says, right):
+    net = 'device.attributes["net.example.org"]'
+    failing, text = corrected(f"{net}.{condition}")
+    assert (failing.everywhere, failing.lacks) == (says, "")
+    assert text == f"{net}.{right}"
+
+
+def test_the_text_may_come_first():
+    net = 'device.attributes["net.example.org"]'
+    _, text = corrected(f"'2' < {net}.link")
+    assert text == f"{net}.link > 2"
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        (
+            '["net.example.org"].link > "many"',
+            'link is an int, and "many" is a string: compare it with an int',
+        ),
+        (f'["{DRIVER}"].model > 2', "model is a string, and 2 is an int: compare it with a string"),
+        (f'["{DRIVER}"].model > true', ""),
+        (f'["{DRIVER}"].model > 2.5', ""),
+        (f'["{DRIVER}"].model > device.attributes["net.example.org"].link', ""),
+        (f'["{DRIVER}"].ready > 2', ""),
+    ],
+)
+def test_a_constant_that_is_of_another_type_is_told_but_not_corrected(condition, says):
+    failing, _ = corrected(f"device.attributes{condition}")
+    assert (failing.everywhere, failing.corrections) == (says, ())
 
 
 @pytest.mark.parametrize(
