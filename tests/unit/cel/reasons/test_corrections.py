@@ -195,6 +195,11 @@ def test_a_text_beside_an_int_is_corrected_and_told_once_for_all_devices(conditi
     assert text == f"{net}.{right}"
 
 
+def test_a_text_of_the_device_that_is_no_quantity_is_not_told_for_all_devices():
+    failing, _ = corrected(f"{C}.memory.compareTo(quantity({A}.model)) > 0")
+    assert (failing.everywhere, failing.corrections) == ("", ())
+
+
 def test_the_text_may_come_first():
     net = 'device.attributes["net.example.org"]'
     _, text = corrected(f"'2' < {net}.link")
