@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition, shown
 from dra_driver.cel.reasons.paths import DevicePath, value_at
-from dra_driver.cel.reasons.similar import same_but_for_looks
+from dra_driver.cel.reasons.similar import same_but_for_looks, without_quotes
 from dra_driver.explain.misses import Miss, nearest
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
 
@@ -69,7 +69,7 @@ def _only_looks(part: FalseCondition, miss: Miss) -> bool:
 
 
 def _right(part: FalseCondition, there: Sequence[str]) -> str:
-    found = (same_but_for_looks(text, there) for text in part.wanted)
+    found = (without_quotes(text, there) or same_but_for_looks(text, there) for text in part.wanted)
     return next((one for one in found if one), "")
 
 

@@ -47,24 +47,26 @@ def _example(wrong: str, given: Sequence[Type], written: Sequence[str]) -> str:
     (one, other), (left, right) = given, written
     if one.name not in PARSERS:
         (one, other), (left, right), sign = (other, one), (right, left), _MIRRORED.get(sign, sign)
-    argument = _parsed(one, other, right)
+    argument = _parsed(one, other, left, right)
     return f"{left}.compareTo({argument}) {sign} 0" if argument and len(left) <= _LONGEST else ""
 
 
-def _parsed(wanted: Type, found: Type, text: str) -> str:
-    """Return the call that makes a quantity or version of the operand with this text; "" if none does."""
+def _parsed(wanted: Type, found: Type, beside: str, text: str) -> str:
+    """Return the call that makes a quantity or version of the operand with this text beside another; "" if none does."""
     if len(text) > _LONGEST:
         return ""
     if found.kind is Kind.STRING:
-        return f"{PARSERS[wanted.name]}({_amount(text) if wanted.name == 'kubernetes.Quantity' else text})"
+        right = _amount(beside, text) if wanted.name == "kubernetes.Quantity" else text
+        return f"{PARSERS[wanted.name]}({right})"
     if wanted.name == "kubernetes.Quantity" and found.kind is Kind.INT and text.isdecimal():
         return f'quantity("{amounts.of_number(int(text))}")'
     return ""
 
 
-def _amount(text: str) -> str:
-    """Return a quoted amount with a right unit; another text as it is."""
-    meant = amounts.of_text(text.strip('"')) if text.startswith('"') else ""
+def _amount(beside: str, text: str) -> str:
+    """Return a quoted amount with a right unit, which only memory must have; another text as it is."""
+    likely = amounts.of_memory if amounts.is_memory(beside) else amounts.of_text
+    meant = likely(text.strip('"')) if text.startswith('"') else ""
     return f'"{meant}"' if meant else text
 
 
@@ -76,6 +78,6 @@ def called(wrong: str, given: Sequence[Type], written: Sequence[str]) -> str:
         return f"A quantity is made of a text with a unit: {right}." if right else ""
     if len(given) != 2 or given[0].name not in PARSERS:  # noqa: PLR2004 - the target and an argument
         return ""
-    argument = _parsed(given[0], given[1], written[1])
+    argument = _parsed(given[0], given[1], *written)
     target = written[0] if len(written[0]) <= _LONGEST else "a"
     return f"Write {target}.{wrong}({argument})." if argument else ""

@@ -312,10 +312,11 @@ def shown(published: object) -> str:
 
 
 def _only_looks(element: Expr, published: object) -> bool:
-    """Whether an element of a list is a text that only looks like the published one, and so is mistyped."""
-    if not isinstance(element, Constant) or not isinstance(element.value, str):
-        return False
-    return isinstance(published, str) and bool(same_but_for_looks(element.value, [published]))
+    """Whether an element of a list is a text that only looks like the published value, and so is mistyped: O for 0, or "2" for 2."""
+    text = element.value if isinstance(element, Constant) else None
+    if isinstance(text, str) and isinstance(published, str):
+        return bool(same_but_for_looks(text, [published]))
+    return text == str(published).lower()
 
 
 def _bare(published: object) -> bool | int | str | None:

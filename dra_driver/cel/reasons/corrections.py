@@ -5,6 +5,7 @@ A condition that ends with an error on a device may compare a version with a tex
 domain, or have a text that is no quantity. Each of these is told with the part to write instead.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
@@ -18,8 +19,19 @@ from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, called, parts_of, pre
 from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import unparse, written_double
+from dra_driver.model.printable import printable
 
-_MIRRORED = {"_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_", "_==_": "_==_"}
+_MIRRORED = {
+    "_<_": "_>_",
+    "_<=_": "_>=_",
+    "_>_": "_<_",
+    "_>=_": "_<=_",
+    "_==_": "_==_",
+    "_!=_": "_!=_",
+}
+_ONE = {"int": "an int", "string": "a string"}
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_METHODS = ("compareTo", "isGreaterThan", "isLessThan")
 
 
 class Correction(Struct, frozen=True):
@@ -43,19 +55,69 @@ def _replaced(part: AnyNode, corrections: Mapping[int, Expr]) -> AnyNode | Expr:
     return replace(part, **parts_of(part, lambda one: _replaced(one, corrections)))
 
 
-def mistyped_quantities(parsed: ParsedAst, part: Expr) -> Iterator[tuple[str, Correction]]:
-    """Yield a sentence about each text in quantity(…) that is no quantity, with the quantity that was most likely meant."""
+def mistyped_quantities(parsed: ParsedAst, part: Expr) -> Iterator[tuple[str, Correction | None]]:
+    """Yield a sentence about each text in quantity(…) that is no quantity, with the quantity that was most likely meant, if any."""
     for call in calls_in(part):
         match call:
-            case Call(function="quantity", args=(Constant(value=str(text)) as constant,)):
-                amount = "" if _is_quantity(text) else _meant(text)
+            case Call(function="quantity", args=(Constant(value=str(text)) as constant,)) if (
+                not _is_quantity(text)
+            ):
+                amount = _meant(text)
                 if amount:
                     new = replace(call, args=(replace(constant, value=amount),))
                     decimal = amount.removesuffix("i").replace("K", "k")
                     says = f"'{text}' is no quantity: write {amount} (or {decimal})"
                     yield says, _correction(parsed, call, new)
+                else:
+                    yield (
+                        f"'{printable(text)}' is no quantity: write a number with its unit, as in 40Gi",
+                        None,
+                    )
             case _:
                 pass
+
+
+def ordered_by_type(
+    parsed: ParsedAst, part: Expr, type_of: Callable[[DevicePath], str]
+) -> Iterator[tuple[str, Correction | None]]:
+    """Yield a sentence about each comparison by < or > with a constant of another type than the attribute, and the comparison with its type.
+
+    `type_of` says whether a path has an int or a string; "" for anything else.
+    """
+    for call, sign, left, right in _comparisons(part):
+        path = path_of(left)
+        kind = type_of(path) if path and sign in ORDER else ""
+        other = _type_of(right)
+        if path and kind and other and other != kind:
+            number = _whole(right) if kind == "int" else None
+            says = f"{path.name} is {_ONE[kind]}, and {unparse(parsed, right)} is {_ONE[other]}"
+            if number is None:
+                yield f"{says}: compare it with {_ONE[kind]}", None
+            else:
+                new = Call(NO_ID, sign, (left, Constant(NO_ID, number)))
+                yield f"{says}: write {number}", _correction(parsed, call, new)
+
+
+def _type_of(part: Expr) -> str:
+    """Return the type of a constant that is an int or a string; "" for anything else."""
+    match part:
+        case Constant(value=bool()):
+            return ""
+        case Constant(value=int()):
+            return "int"
+        case Constant(value=str()):
+            return "string"
+        case _:
+            return ""
+
+
+def _whole(part: Expr) -> int | None:
+    """Return the int that a text stands for."""
+    match part:
+        case Constant(value=str(text)) if _WHOLE.fullmatch(text):
+            return int(text)
+        case _:
+            return None
 
 
 def _is_quantity(text: str) -> bool:
@@ -99,22 +161,60 @@ def capacities(
     for call, sign, left, right in _comparisons(part):
         path = path_of(left)
         if path and path.kind == "attributes" and is_capacity(path):
-            amount = _amount(right)
+            amount = _amount(parsed, path.name, right)
             if amount:
-                quantity = Call(NO_ID, "quantity", (Constant(NO_ID, amount),))
-                new = _compared(sign, _read(replace(path, kind="capacity")), quantity)
+                new = _compared(sign, _read(replace(path, kind="capacity")), _quantity(amount))
                 yield path, _correction(parsed, call, new)
+    yield from _called_capacities(parsed, part, is_capacity)
 
 
-def _amount(part: Expr) -> str:
-    """Return the amount of memory that a number or a text stands for; "" if it is none."""
+def _called_capacities(
+    parsed: ParsedAst, part: Expr, is_capacity: Callable[[DevicePath], bool]
+) -> Iterator[tuple[DevicePath, Correction]]:
+    """Yield each call of such an attribute, as in a.compareTo(b), with the call of the capacity."""
+    for call in calls_in(part):
+        match call:
+            case Call(function=function, target=target, args=(other,)) if (
+                function in _METHODS and target is not None
+            ):
+                path = path_of(target)
+                if path and path.kind == "attributes" and is_capacity(path):
+                    right = _as_quantity(parsed, path.name, other)
+                    if right is not None:
+                        read = _read(replace(path, kind="capacity"))
+                        new = replace(call, target=read, args=(right,))
+                        yield path, _correction(parsed, call, new)
+            case _:
+                pass
+
+
+def _as_quantity(parsed: ParsedAst, name: str, part: Expr) -> Expr | None:
+    """Return the quantity that the capacity with this name is compared with, in the unit that is meant; None if it is none."""
     match part:
+        case Call(function="quantity", args=(inner,)):
+            amount = _amount(parsed, name, inner)
+            return _quantity(amount) if amount else part
+        case _:
+            return part if path_of(part) else None
+
+
+def _quantity(amount: str) -> Expr:
+    return Call(NO_ID, "quantity", (Constant(NO_ID, amount),))
+
+
+def _amount(parsed: ParsedAst, name: str, part: Expr) -> str:
+    """Return the amount of the capacity with this name that a number or a text stands for; "" if it is none."""
+    match part:
+        case Constant(value=float()):
+            text = written_double(parsed, part)
+            return amounts.of_memory(text) or (text if _is_quantity(text) else "")
         case Constant(value=bool()):
             return ""
         case Constant(value=int(number)):
             return amounts.of_number(number)
         case Constant(value=str(text)):
-            return text if _is_quantity(text) else _meant(text)
+            near = amounts.of_memory(text) if amounts.is_memory(name) else ""
+            return near or (text if _is_quantity(text) else _meant(text))
         case _:
             return ""
 

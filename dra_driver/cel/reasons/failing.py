@@ -17,6 +17,7 @@ from dra_driver.cel.reasons.corrections import (
     capacities,
     domains,
     mistyped_quantities,
+    ordered_by_type,
     ordered_versions,
 )
 from dra_driver.cel.reasons.parsers import (
@@ -79,10 +80,13 @@ class FailureExplainer:
             ("mistyped", part.id), lambda: tuple(mistyped_quantities(self._parsed, part))
         )
         if mistyped:
-            everywhere = _first((says for says, _ in mistyped), len(mistyped))
-            corrections = tuple([one for _, one in mistyped])
-            return FailingCondition(text, corrections=corrections, everywhere=everywhere)
-        return self._of_another_type(part, text)
+            return _wrong_anywhere(text, mistyped)
+        types = tuple([self._type(path) for path in read])
+        ordered = self._texts.kept(
+            ("by type", part.id, types),
+            lambda: tuple(ordered_by_type(self._parsed, part, self._type)),
+        )
+        return _wrong_anywhere(text, ordered) if ordered else self._of_another_type(part, text)
 
     def _of_another_type(self, part: Expr, text: str) -> FailingCondition:
         """Explain a condition that needs a value of another type than the device has."""
@@ -168,6 +172,13 @@ class FailureExplainer:
         published = self._at(path)
         return isinstance(published, DeviceAttribute) and published.version_value is not None
 
+    def _type(self, path: DevicePath) -> str:
+        published = self._at(path)
+        if not isinstance(published, DeviceAttribute):
+            return ""
+        text = "" if published.string_value is None else "string"
+        return text if published.int_value is None else "int"
+
     def _beside_version(self, text: TextBesideVersion) -> str:
         """Return the sentence that the device has a version where the condition has a text."""
         version = shown(self._at(text.path))
@@ -178,6 +189,13 @@ class FailureExplainer:
 
     def _at(self, path: DevicePath) -> object:
         return value_at(path, self._driver, self._device)
+
+
+def _wrong_anywhere(text: str, found: Sequence[tuple[str, Correction | None]]) -> FailingCondition:
+    """Return the condition with sentences that name no device, so that those with the same error stay one group."""
+    everywhere = _first((_brief(says) for says, _ in found), len(found))
+    corrections = tuple([one for _, one in found if one is not None])
+    return FailingCondition(text, corrections=corrections, everywhere=everywhere)
 
 
 def _operand_paths(part: Expr) -> Iterator[tuple[DevicePath, frozenset[str]]]:

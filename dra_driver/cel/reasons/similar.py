@@ -42,6 +42,12 @@ def same_but_for_looks(word: str, there: Sequence[str]) -> str:
     )
 
 
+def without_quotes(word: str, there: Sequence[str]) -> str:
+    """Return the existing number or truth value that the literal `word` is a text of: 2 for "2"; "" if there is none."""
+    bare = word.strip('"')
+    return bare if word not in there and bare in there else ""
+
+
 def of_the_same_model(word: str, there: Sequence[str]) -> list[str]:
     """Return the existing values whose parts with digits are those of `word`: H200 is no mistyped L40S, and 3g.20gb no 7g.40gb."""
     parts = _with_digits(word)

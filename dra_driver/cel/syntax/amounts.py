@@ -7,6 +7,7 @@ _MIB = range(1_000, 1_000_001)
 """The numbers that most likely are an amount of memory in MiB; smaller ones are in GiB, and larger ones in bytes."""
 _AMOUNT = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(([kKmMgGtTpPeE])[iI]?[bB]?)\s*")
 _UNIT = re.compile(r"[kKmMgGtTpPeE][iI]?[bB]?")
+_BARE = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
 _RIGHT_UNIT = re.compile(r"[KMGTPE]i|[kMGTPE]")
 _COMPARED = re.compile(
     r"""(?:device\.(?:attributes|capacity)\[(?P<quote>["'])(?P<domain>[^"']{1,63})(?P=quote)\]\.|(?<![\w.])(?:device\.)?)"""
@@ -22,6 +23,21 @@ def of_number(number: int) -> str:
     if number in _MIB:
         return f"{number}Mi"
     return f"{number}Gi" if number < _MIB.start else str(number)
+
+
+def of_memory(text: str) -> str:
+    """Return the amount of memory that a text stands for, whose unit may be missing or wrong; "" if it is clear or has no number."""
+    number = float(text) if _BARE.fullmatch(text) else 0
+    if not number:
+        return of_text(text)
+    if number >= _MIB.stop:
+        return ""
+    return f"{text}{'Mi' if number >= _MIB.start else 'Gi'}"
+
+
+def is_memory(name: str) -> bool:
+    """Return whether a capacity with this name, or an expression that reads it, is an amount of memory. Others have no bytes."""
+    return "memory" in name.lower()
 
 
 def of_text(text: str) -> str:

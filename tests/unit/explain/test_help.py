@@ -327,6 +327,31 @@ def test_a_text_that_is_no_quantity_is_one_reason_for_all_devices() -> None:
     assert group.count == 2
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (f'{A}.numa > "2"', 'numa is an int, and "2" is a string: write 2'),
+        (
+            f'{MEMORY}.compareTo(quantity("lots")) >= 0',
+            "'lots' is no quantity: write a number with its unit, as in 40Gi",
+        ),
+    ],
+)
+def test_what_is_wrong_for_all_devices_is_one_reason(wrong: str, told: str) -> None:
+    published = [device(f"gpu-{n}", numa=n) for n in range(4)]
+    report = asking(state(resource_slice(published)), request(cel=wrong))
+    (group,) = report.claims[0].requests[0].devices
+    assert (group.count, group.verdict.hint) == (4, told)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [('== "2"', "== 2"), ('in ["2"]', "in [2]")])
+def test_a_text_of_a_number_is_written_as_that_number_first(wrong: str, right: str) -> None:
+    published = [device(f"gpu-{n}", numa=n) for n in range(4)]
+    report = asking(state(resource_slice(published)), request(cel=f"{A}.numa {wrong}"))
+    what = f"write {A}.numa {right} instead of {A}.numa {wrong}"
+    assert helps(report)[0] == ("correct", f"request gpu of claim ns/mine: {what}")
+
+
 def test_a_text_that_is_another_version_or_none_is_not_said_to_help() -> None:
     published = device("gpu-0", attributes={"driverVersion": {"version": "570.1.0"}})
     for text in ("560.1.0", "newest"):

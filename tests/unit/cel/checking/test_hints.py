@@ -13,6 +13,8 @@ MODEL = "device.attributes['d'].model"
 MEMORY = "device.capacity['d'].memory"
 D_MODEL = 'device.attributes["d"].model'
 D_MEMORY = 'device.capacity["d"].memory'
+SLOTS = "device.capacity['d'].slots"
+D_SLOTS = 'device.capacity["d"].slots'
 COMPARE_TO = (
     "There is kubernetes.Quantity.compareTo(kubernetes.Quantity);"
     " kubernetes.Semver.compareTo(kubernetes.Semver)."
@@ -53,6 +55,10 @@ def hint(expression: str, environment: Environment = NOW) -> str:
         (f"40960 <= {MEMORY}", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40960Mi")) >= 0.'),
         (f"{MEMORY} != 42949672960", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("42949672960")) != 0.'),
         (f"{MEMORY} == '40Gi'", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40Gi")) == 0.'),
+        (f"{MEMORY} >= '40'", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40Gi")) >= 0.'),
+        (f"'40960' <= {MEMORY}", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40960Mi")) >= 0.'),
+        (f"{MEMORY}.isLessThan('40')", f'Write {D_MEMORY}.isLessThan(quantity("40Gi")).'),
+        (f"{SLOTS} >= '4'", f'{QUANTITIES} {D_SLOTS}.compareTo(quantity("4")) >= 0.'),
         (f"'40 gb' == {MEMORY}", f'{QUANTITIES} {D_MEMORY}.compareTo(quantity("40Gi")) == 0.'),
         (f"{MEMORY} < device.driver", f"{QUANTITIES} {D_MEMORY}.compareTo(quantity(device.driver)) < 0."),
         (f"{MEMORY} < 1.5", QUANTITY),

@@ -15,9 +15,10 @@ DEVICE = Device(
     attributes={
         "model": DeviceAttribute(string_value="A100"),
         "version": DeviceAttribute(version_value="570.1.0"),
+        "ready": DeviceAttribute(bool_value=True),
         "net.example.org/link": DeviceAttribute(int_value=2),
     },
-    capacity={"memory": DeviceCapacity(value="40Gi")},
+    capacity={"memory": DeviceCapacity(value="40Gi"), "slots": DeviceCapacity(value="8")},
 )
 A, C = f'device.attributes["{DRIVER}"]', f'device.capacity["{DRIVER}"]'
 
@@ -37,6 +38,12 @@ def corrected(expression: str) -> tuple[FailingCondition, str]:
         ("< 42949672960", '42949672960")) < 0'),
         ("<= '40Gi'", '40Gi")) <= 0'),
         ("== '40GB'", '40Gi")) == 0'),
+        (">= '40'", '40Gi")) >= 0'),
+        (">= 39.5", '39.5Gi")) >= 0'),
+        (">= 4e10", '4e10")) >= 0'),
+        ("!= 40", '40Gi")) != 0'),
+        (">= '40960'", '40960Mi")) >= 0'),
+        (">= '42949672960'", '42949672960")) >= 0'),
     ],
 )
 def test_a_capacity_that_is_read_as_an_attribute_is_compared_as_one(compared, amount):
@@ -52,7 +59,36 @@ def test_the_number_may_come_first():
     assert text == f'{C}.memory.compareTo(quantity("40960Mi")) >= 0'
 
 
-@pytest.mark.parametrize("compared", ["== true", "== 'big'", f"== {A}.model", ">= 1.5"])
+@pytest.mark.parametrize(
+    ("call", "right"),
+    [
+        ("compareTo(quantity('40Gi'))", 'compareTo(quantity("40Gi"))'),
+        ("isGreaterThan(quantity('40'))", 'isGreaterThan(quantity("40Gi"))'),
+        ("isLessThan(quantity('40GB'))", 'isLessThan(quantity("40Gi"))'),
+        ("compareTo(quantity('much'))", 'compareTo(quantity("much"))'),
+        (f"compareTo({C}.slots)", f"compareTo({C}.slots)"),
+    ],
+)
+def test_a_capacity_that_is_called_as_an_attribute_is_called_as_one(call, right):
+    failing, text = corrected(f"dyn({A}.memory.{call}) == true")
+    assert text == f"dyn({C}.memory.{right}) == true"
+    assert failing.lacks.endswith(f"; memory is a capacity: write {C}.memory.{right}")
+
+
+@pytest.mark.parametrize(
+    "call", ["memory.compareTo(semver('1.0.0'))", "memory.size()", "model.compareTo(quantity('4'))"]
+)
+def test_another_call_is_not_corrected(call):
+    failing, _ = corrected(f"dyn({A}.{call}) == {A}.memory")
+    assert failing.corrections == ()
+
+
+def test_an_amount_of_another_capacity_is_not_in_bytes():
+    _, text = corrected(f"{A}.slots >= '4'")
+    assert text == f'{C}.slots.compareTo(quantity("4")) >= 0'
+
+
+@pytest.mark.parametrize("compared", ["== true", "== 'big'", f"== {A}.model"])
 def test_what_is_no_amount_is_not_corrected(compared):
     failing, _ = corrected(f"{A}.memory {compared}")
     assert failing.corrections == ()
@@ -136,10 +172,57 @@ def test_a_text_that_is_no_quantity_is_told_once_for_all_devices(wrong, right, d
 
 
 @pytest.mark.parametrize("wrong", ["much", "", "1.2.3G"])
-def test_a_text_that_is_like_no_quantity_is_not_corrected(wrong):
+def test_a_text_that_is_like_no_quantity_is_told_but_not_corrected(wrong):
     condition = f"quantity('1') != quantity('{wrong}') && {A}.model.size() > 0"
     failing, _ = corrected(condition)
-    assert (failing.corrections, failing.everywhere) == ((), "")
+    assert failing.corrections == ()
+    assert (
+        failing.everywhere == f"'{wrong}' is no quantity: write a number with its unit, as in 40Gi"
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "says", "right"),
+    [
+        ("link > '2'", 'link is an int, and "2" is a string: write 2', "link > 2"),
+        ("link > '-2'", 'link is an int, and "-2" is a string: write -2', "link > -2"),
+    ],
+)
+def test_a_text_beside_an_int_is_corrected_and_told_once_for_all_devices(condition, says, right):
+    net = 'device.attributes["net.example.org"]'
+    failing, text = corrected(f"{net}.{condition}")
+    assert (failing.everywhere, failing.lacks) == (says, "")
+    assert text == f"{net}.{right}"
+
+
+def test_a_text_of_the_device_that_is_no_quantity_is_not_told_for_all_devices():
+    failing, _ = corrected(f"{C}.memory.compareTo(quantity({A}.model)) > 0")
+    assert (failing.everywhere, failing.corrections) == ("", ())
+
+
+def test_the_text_may_come_first():
+    net = 'device.attributes["net.example.org"]'
+    _, text = corrected(f"'2' < {net}.link")
+    assert text == f"{net}.link > 2"
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        (
+            '["net.example.org"].link > "many"',
+            'link is an int, and "many" is a string: compare it with an int',
+        ),
+        (f'["{DRIVER}"].model > 2', "model is a string, and 2 is an int: compare it with a string"),
+        (f'["{DRIVER}"].model > true', ""),
+        (f'["{DRIVER}"].model > 2.5', ""),
+        (f'["{DRIVER}"].model > device.attributes["net.example.org"].link', ""),
+        (f'["{DRIVER}"].ready > 2', ""),
+    ],
+)
+def test_a_constant_that_is_of_another_type_is_told_but_not_corrected(condition, says):
+    failing, _ = corrected(f"device.attributes{condition}")
+    assert (failing.everywhere, failing.corrections) == (says, ())
 
 
 @pytest.mark.parametrize(

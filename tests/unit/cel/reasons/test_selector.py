@@ -119,6 +119,7 @@ RELAXED = [
     (f'{A}.model in ["H100"]', f'{A}.model in ["H100", "A100"]'),
     (f'{A}.model in ["a1oo", "H100"]', f'{A}.model in ["A100", "H100"]'),
     (f'{A}.model in ["H100", "a100", "A1OO"]', f'{A}.model in ["H100", "A100"]'),
+    (f'{A}.numa in ["1"]', f"{A}.numa in [1]"),
     (f"{A}.numa in [2, 3]", f"{A}.numa in [2, 3, 1]"),
     (f'{A}.model in [{A}.model + "x"][0:1]' if False else f"{A}.model in {A}.kinds", ""),
     (f"{A}.numa == {A}.model.size()", ""),

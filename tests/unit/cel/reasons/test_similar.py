@@ -3,7 +3,13 @@
 
 import pytest
 
-from dra_driver.cel.reasons.similar import likely, meant, of_the_same_model, same_but_for_looks
+from dra_driver.cel.reasons.similar import (
+    likely,
+    meant,
+    of_the_same_model,
+    same_but_for_looks,
+    without_quotes,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,20 @@ def test_the_most_similar_name_is_the_likely_one(word: str, there: list[str], ne
 )
 def test_a_name_that_only_looks_alike_is_the_same(word: str, there: list[str], same: str) -> None:
     assert same_but_for_looks(word, there) == same
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "same"),
+    [
+        ('"2"', ["1", "2"], "2"),
+        ('"true"', ["true"], "true"),
+        ('"2"', ['"2"', "2"], ""),
+        ('"3"', ["1", "2"], ""),
+        ("2", ["2"], ""),
+    ],
+)
+def test_a_text_of_a_number_is_that_number(word: str, there: list[str], same: str) -> None:
+    assert without_quotes(word, there) == same
 
 
 def test_another_number_is_another_model() -> None:

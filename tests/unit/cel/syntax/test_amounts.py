@@ -24,6 +24,30 @@ def test_the_unit_is_one_that_quantities_have(text, meant):
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("40", "40Gi"),
+        ("39.5", "39.5Gi"),
+        ("40960", "40960Mi"),
+        ("42949672960", ""),
+        ("0", ""),
+        ("40GB", "40Gi"),
+        ("40Gi", "40Gi"),
+        ("much", ""),
+    ],
+)
+def test_an_amount_of_memory_has_a_unit(text, meant):
+    assert amounts.of_memory(text) == meant
+
+
+@pytest.mark.parametrize(
+    ("name", "memory"), [("memory", True), ("GPUMemory", True), ("slots", False)]
+)
+def test_only_memory_is_in_bytes(name, memory):
+    assert amounts.is_memory(name) is memory
+
+
+@pytest.mark.parametrize(
     ("number", "meant"),
     [(999, "999Gi"), (1000, "1000Mi"), (1_000_000, "1000000Mi"), (1_000_001, "1000001")],
 )
