@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from dra_driver.explain import verdict
+from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.claim import (
     BEING_DELETED,
     NOT_MADE_YET,
@@ -315,7 +316,7 @@ def _by_fields(reason: verdict.Verdict) -> str:
     if isinstance(reason, verdict.OtherCondition) and reason.condition == NAMED_NODE:
         # The label kubernetes.io/hostname may be another name than that of the node.
         return f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {reason.message}"
-    return _by_words(reason) or _by_other_fields(reason)
+    return _by_words(reason) or _instead(reason) or _by_other_fields(reason)
 
 
 def _by_words(reason: verdict.Verdict) -> str:
@@ -330,6 +331,23 @@ def _by_words(reason: verdict.Verdict) -> str:
             return _BY_WORDS[type(reason)].get(words.partition(", kept by")[0], "")
         case _:
             return ""
+
+
+def _instead(reason: verdict.Verdict) -> str:
+    """Return which object of the missing one's name there is: one of the other kind, or in another namespace; "" if there is none."""
+    match reason:
+        case verdict.ClaimMissing(is_template=True):
+            return "there is a ResourceClaimTemplate of this name: write resourceClaimTemplateName in the pod"
+        case verdict.TemplateMissing(is_claim=True):
+            return "there is a ResourceClaim of this name: write resourceClaimName in the pod"
+        case (
+            verdict.ClaimMissing(claim=name, namespaces=(_, *_) as others)
+            | verdict.TemplateMissing(template=name, namespaces=(_, *_) as others)
+        ):
+            where = f"namespace{'s' if len(others) > 1 else ''} {first_names(others)}"
+            own = name.partition("/")[0]
+            return f"there is one in the {where}, and a pod uses those of its own namespace: create it in {own} too"
+    return ""
 
 
 def _by_other_fields(reason: verdict.Verdict) -> str:

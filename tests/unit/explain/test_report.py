@@ -217,6 +217,45 @@ def test_a_claim_of_a_template_that_is_not_made_yet_is_judged_nevertheless() -> 
     assert missing.claims[0].verdicts == (TemplateMissing("ns/mine"),)
 
 
+def in_namespace(name: str) -> dict[str, Any]:
+    made = words.claim()
+    made["metadata"]["namespace"] = name
+    return made
+
+
+def missing(cluster: ClusterState, of: dict[str, str] | None = None) -> tuple[str, str]:
+    """What is said of the claim or template that the pod names, and what to do."""
+    (found,) = explain(with_pod(cluster, pod(of=of)), MINE).claims[0].verdicts
+    return str(found), fix(found)
+
+
+def test_a_template_is_no_claim_and_a_claim_is_no_template():
+    there = msgspec.structs.replace(state(ONE), resource_claim_templates=(template(),))
+    assert missing(there) == (
+        "claim ns/mine does not exist",
+        "there is a ResourceClaimTemplate of this name: write resourceClaimTemplateName in the pod",
+    )
+    assert missing(state(ONE, owned()), FROM_TEMPLATE) == (
+        "template ns/mine does not exist",
+        "there is a ResourceClaim of this name: write resourceClaimName in the pod",
+    )
+
+
+def test_a_pod_uses_claims_and_templates_of_its_own_namespace():
+    assert missing(state(ONE, in_namespace("other")))[1] == (
+        "there is one in the namespace other, and a pod uses those of its own namespace: create it in ns too"
+    )
+    made = words.template()
+    made["metadata"]["namespace"] = "other"
+    strange = msgspec.convert(made, ResourceClaimTemplate)
+    both = msgspec.structs.replace(
+        state(ONE, in_namespace("b"), in_namespace("a")), resource_claim_templates=(strange,)
+    )
+    assert missing(both)[1].startswith("there is one in the namespaces a, b, and")
+    assert missing(both, FROM_TEMPLATE)[1].startswith("there is one in the namespace other, and")
+    assert missing(state(ONE))[1].startswith("create the claim, or correct `resourceClaimName`")
+
+
 def test_the_claim_that_was_made_from_the_template_is_found() -> None:
     others = {"name": "other", "resourceClaimName": "other"}
     mine = {"name": "devices", "resourceClaimName": words.MINE}
