@@ -347,7 +347,8 @@ def _instead(reason: verdict.Verdict) -> str:
             where = f"namespace{'s' if len(others) > 1 else ''} {first_names(others)}"
             own = name.partition("/")[0]
             return f"there is one in the {where}, and a pod uses those of its own namespace: create it in {own} too"
-    return ""
+        case _:
+            return ""
 
 
 def _by_other_fields(reason: verdict.Verdict) -> str:
