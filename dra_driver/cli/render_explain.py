@@ -94,7 +94,7 @@ class _Writer:
         yield f"{mark}{_BOLD}{title}{_PLAIN}" if self._color else title
         yield from self._wrapped(report.summary, 2)
         for verdict in report.verdicts:
-            if not isinstance(verdict, Fits) and str(verdict) != report.summary:
+            if not isinstance(verdict, Fits) and str(verdict) not in report.summary:
                 yield from self._wrapped(str(verdict), 2)
         for claim in report.claims:
             yield ""

@@ -19,11 +19,7 @@ from dra_driver.explain.claim_request import is_of_scheduler
 from dra_driver.explain.conflict import constraint_text
 from dra_driver.explain.facts.binding import BROKEN, is_said_of_binding
 from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
-from dra_driver.explain.facts.claim_state import (
-    allocated_elsewhere,
-    chosen_devices,
-    is_allocated,
-)
+from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.holders import Holders
@@ -34,12 +30,13 @@ from dra_driver.explain.not_read import (
     doubts_about_node_resources,
     doubts_about_pods,
 )
+from dra_driver.explain.on_node import on_node, unknown_node, without_node
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.remedy import NAMED_IN_VAIN, NAMED_NODE, NO_NODES, POD_OVER
+from dra_driver.explain.remedy import NO_NODES, POD_OVER
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.lookup import node_named
-from dra_driver.explain.subject.subject import NewNode, Resolved, may_still_start
+from dra_driver.explain.subject.subject import NewNode, Resolved
 from dra_driver.explain.summary import after, outcome_of, summary
 from dra_driver.explain.tried_changes import TriedChanges
 from dra_driver.explain.verdict import (
@@ -53,6 +50,7 @@ from dra_driver.explain.verdict import (
     TooManyDevices,
     Verdict,
 )
+from dra_driver.explain.verdicts.pod import NAMED_NODE, NO_SUCH_NODE
 from dra_driver.model.api.core import OVER, Pod
 
 CUT = CouldNotTell(
@@ -89,6 +87,11 @@ class Explanation:
             only = [one for one in state.nodes if one.metadata.name in limits.among]
         if fleet is None or fleet.state is not state:
             fleet = Fleet(state)
+        self._in_the_way = _of_named_node(subject)
+        if self._in_the_way and subject.pod and unknown_node(subject):
+            subject = without_node(
+                subject, subject.pod
+            )  # a node that does not exist is no answer to where it fits
         found = give_back(subject, fleet, limits.stop)
         self._subject = found.subject
         self._given_back = found.claims
@@ -113,7 +116,7 @@ class Explanation:
     @cached_property
     def report(self) -> Report:
         """The answer."""
-        return _bound(self.facts, self._limits.node) if self._subject.bound_to else self._pending()
+        return on_node(self.facts, self._limits.node) or self._pending()
 
     def _pending(self) -> Report:
         nodes = self.nodes
@@ -138,9 +141,9 @@ class Explanation:
         verdicts = (*verdicts, *self._conflicts(groups))
         reasons = (*verdicts, *(one for claim in claims for one in claim.verdicts))
         says = summary(outcome, nodes, reasons, claims, self._subject.pod)
-        if node := self._subject.named:
-            verdicts = (OtherCondition(NAMED_NODE, node), *verdicts)
-            says = f"the pod has spec.nodeName {node}, so it never gets devices; without it, {says}"
+        if self._in_the_way:
+            verdicts = (*self._in_the_way, *verdicts)
+            says = f"{self._in_the_way[0]}; without it, {says}"
             if outcome == "devices fit":
                 outcome = "devices fit, something else is in the way"
         if outcome == "devices fit":
@@ -220,6 +223,14 @@ class Explanation:
         return tuple(found)[:1]
 
 
+def _of_named_node(subject: Resolved) -> tuple[Verdict, ...]:
+    """Return what is in the way of a pod that names its node although claims of it have no devices; () if that is not so."""
+    if not subject.named:
+        return ()
+    condition = NO_SUCH_NODE if unknown_node(subject) else NAMED_NODE
+    return (OtherCondition(condition, subject.named),)
+
+
 def _allowed(changes: Iterable[Change], claims: Iterable[ClaimFacts]) -> Iterator[Change]:
     """Yield the changes with what the API server needs besides; none if the pod could not use one of the claims after them."""
     problems = [one for claim in claims for one in claim.problems]
@@ -258,49 +269,4 @@ def _claim_report(claim: ClaimFacts, requests: RequestsExplained, holders: Holde
         else (),
         requests=requests.reports(spec) if spec else (),
         of_scheduler=wanted.claim is not None and is_of_scheduler(wanted.claim),
-    )
-
-
-def _elsewhere(facts: Facts) -> tuple[Verdict, ...]:
-    """Return the claims whose devices cannot be used from the pod's node, if the pod named that node itself and has not started."""
-    subject, pod = facts.subject, facts.subject.pod
-    nodes = [one for one in subject.state.nodes if one.metadata.name == subject.bound_to]
-    if pod is None or not may_still_start(pod):
-        return ()
-    claims = [one.claim for one in facts.wanted if one.claim]
-    found = (one for node in nodes for claim in claims for one in allocated_elsewhere(claim, node))
-    return tuple(dict.fromkeys(found))
-
-
-def _bound(facts: Facts, node: str) -> Report:
-    """Return the report of a pod that the scheduler has put on a node."""
-    subject, where = facts.subject, facts.subject.bound_to
-    besides = ""
-    if node and node != where:
-        besides = f"; node {node} was not looked at, for the pod stays there"
-    claims = [(one, one.claim) for one in facts.wanted if one.claim]
-    devices = tuple(device for _, claim in claims for device in chosen_devices(claim))
-    outcome: Outcome = "devices fit"
-    says = f"scheduled on node {where}"
-    verdicts: tuple[Verdict, ...] = (Fits(devices),)
-    there = NodeGroup(count=1, nodes=(where,), placement=devices)
-    if elsewhere := _elsewhere(facts):
-        outcome = "devices do not fit"
-        says = f"on node {where}, which cannot use the devices that its claims have"
-        verdicts = (OtherCondition(NAMED_IN_VAIN, f"spec.nodeName is {where}"), *elsewhere)
-        there = NodeGroup(count=1, nodes=(where,), devices=elsewhere)
-    return Report(
-        subject=subject.title,
-        outcome=outcome,
-        exit_code=EXIT_CODES[outcome],
-        summary=f"{says}{besides}",
-        cluster=subject.state.kubernetes_version,
-        verdicts=verdicts,
-        claims=tuple(
-            ClaimReport(name=one.name, origin=one.origin, allocated=chosen_devices(claim))
-            for one, claim in claims
-            if one.exists
-        ),
-        nodes=(there,),
-        not_read=subject.state.not_read,
     )

@@ -59,7 +59,7 @@ def give_back(subject: Resolved, fleet: Fleet, stop: Callable[[], bool]) -> Give
 def _next(subject: Resolved, fleet: Fleet, stop: Callable[[], bool]) -> InTheWay | None:
     """Return the claim that the scheduler deallocates now; None if it deallocates none."""
     pod = subject.pod
-    if pod is None or subject.bound_to or subject.named:
+    if pod is None or pod.spec.node_name:
         return None
     idle = [one.name for one in subject.wanted if _is_idle(one, pod)]
     problems = [one for wanted in subject.wanted for one in _problems(wanted, subject, fleet)]

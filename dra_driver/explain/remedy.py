@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from dra_driver.explain import verdict
+from dra_driver.explain.names import first_names
 from dra_driver.explain.verdicts.claim import (
     BEING_DELETED,
     NOT_MADE_YET,
@@ -16,6 +17,7 @@ from dra_driver.explain.verdicts.claim import (
     OF_ANOTHER_POD,
 )
 from dra_driver.explain.verdicts.general import GATE_UNKNOWN, NOT_COUNTED
+from dra_driver.explain.verdicts.pod import NAMED_IN_VAIN, NAMED_NODE, NO_SUCH_NODE
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 from dra_driver.model.resource_names import may_be_devices
@@ -224,14 +226,6 @@ ROWS: Mapping[type, Row] = {
 }
 
 POD_OVER = "the scheduler does not place this pod any more"
-NAMED_NODE = (
-    "the kubelet does not start the pod, because the scheduler never gives devices to the claims of "
-    "a pod with spec.nodeName"
-)
-"""The condition of a pod that names its node itself; the message is the node."""
-NAMED_IN_VAIN = (
-    "the kubelet cannot start the pod, because its node cannot use the devices that its claims have"
-)
 NO_NODES = verdict.OtherCondition("the cluster has no nodes", "")
 _UNFIT = (
     "the node is ill, starts, is being emptied or goes away, as its taint says, and a pod would fail or be ended there: use another "
@@ -246,10 +240,12 @@ _PLUGIN = "ask for fewer, end pods that use them on that node, or use a node tha
 _COUNT_AT_ONCE = (
     "ask for a count that can be had at once, or for devices that do not share counters or capacity"
 )
+_ANEW = "leave nodeName out, and create the pod anew if it exists: the scheduler takes a node"
 _BY_WORDS: Mapping[type, Mapping[str, str]] = {
     verdict.OtherCondition: {
         NO_NODES.condition: "add a node",
-        NAMED_IN_VAIN: "create the pod anew without spec.nodeName: the scheduler takes a node that can use the devices",
+        NAMED_IN_VAIN: f"{_ANEW} that can use the devices; if it must be this node, give the pod another claim",
+        NO_SUCH_NODE: f"{_ANEW} that exists",
         POD_OVER: "create the pod anew; a Deployment or a Job does that by itself",
     },
     verdict.CouldNotTell: {
@@ -318,8 +314,9 @@ def fix(
 def _by_fields(reason: verdict.Verdict) -> str:
     """Return what to do if the fields of the reason tell a special case; "" for all other cases."""
     if isinstance(reason, verdict.OtherCondition) and reason.condition == NAMED_NODE:
-        return f"write nodeSelector `kubernetes.io/hostname: {reason.message}` in place of spec.nodeName"
-    return _by_words(reason) or _by_other_fields(reason)
+        # The label kubernetes.io/hostname may be another name than that of the node.
+        return f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {reason.message}"
+    return _by_words(reason) or _instead(reason) or _by_other_fields(reason)
 
 
 def _by_words(reason: verdict.Verdict) -> str:
@@ -332,6 +329,24 @@ def _by_words(reason: verdict.Verdict) -> str:
             | verdict.AllUnsatisfied(detail=words)
         ):
             return _BY_WORDS[type(reason)].get(words.partition(", kept by")[0], "")
+        case _:
+            return ""
+
+
+def _instead(reason: verdict.Verdict) -> str:
+    """Return which object of the missing one's name there is: one of the other kind, or in another namespace; "" if there is none."""
+    match reason:
+        case verdict.ClaimMissing(is_template=True):
+            return "there is a ResourceClaimTemplate of this name: write resourceClaimTemplateName in the pod"
+        case verdict.TemplateMissing(is_claim=True):
+            return "there is a ResourceClaim of this name: write resourceClaimName in the pod"
+        case (
+            verdict.ClaimMissing(claim=name, namespaces=(_, *_) as others)
+            | verdict.TemplateMissing(template=name, namespaces=(_, *_) as others)
+        ):
+            where = f"namespace{'s' if len(others) > 1 else ''} {first_names(others)}"
+            own = name.partition("/")[0]
+            return f"there is one in the {where}, and a pod uses those of its own namespace: create it in {own} too"
         case _:
             return ""
 

@@ -139,14 +139,16 @@ class Resolved(Struct, frozen=True):
 
         The scheduler does not see such a pod, and nobody else gives claims their devices.
         """
+        return self.goes_to if any(map(_has_no_devices, self.wanted)) else ""
+
+    @property
+    def goes_to(self) -> str:
+        """The node in the pod's spec, if the pod has not started yet and does not end; else ""."""
         pod = self.pod
-        if pod is None or not may_still_start(pod):
-            return ""
-        return pod.spec.node_name if any(map(_has_no_devices, self.wanted)) else ""
+        return pod.spec.node_name if pod is not None and _may_still_start(pod) else ""
 
 
-def may_still_start(pod: Pod) -> bool:
-    """Return whether the pod has not started yet and does not end."""
+def _may_still_start(pod: Pod) -> bool:
     # Container statuses tell nothing: the kubelet writes them before it starts anything.
     return pod.status.phase in ("", "Pending") and pod.metadata.deletion_timestamp is None
 

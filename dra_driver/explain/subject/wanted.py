@@ -5,7 +5,7 @@ If a claim does not exist yet, this module builds it from its template, as the r
 Source: k8s.io/kubernetes pkg/controller/resourceclaim, k8s.io/dynamic-resource-allocation/resourceclaim (Name).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -43,12 +43,20 @@ class Known:
     def _templates(self) -> Mapping[tuple[str, str], ResourceClaimTemplate]:
         return {_key(one.metadata): one for one in reversed(self.state.resource_claim_templates)}
 
+    @cached_property
+    def _namespaces_of_claims(self) -> Mapping[str, tuple[str, ...]]:
+        return _by_name(self._claims)
+
+    @cached_property
+    def _namespaces_of_templates(self) -> Mapping[str, tuple[str, ...]]:
+        return _by_name(self._templates)
+
     def claim(self, namespace: str, name: str) -> WantedClaim:
         """Return the claim of this name; with a problem if there is none."""
         key = namespace, name
         if key not in self._wanted:
             claim = self._claims.get(key)
-            self._wanted[key] = _missing(self.state, *key) if claim is None else existing(claim)
+            self._wanted[key] = self._missing(*key) if claim is None else existing(claim)
         return self._wanted[key]
 
     def spec(self, namespace: str, name: str) -> ResourceClaimSpec | None:
@@ -58,6 +66,31 @@ class Known:
         if template is not None and key not in self._specs:
             self._specs[key] = with_defaults(template.spec.spec)
         return self._specs.get(key)
+
+    def _missing(self, namespace: str, name: str) -> WantedClaim:
+        full = f"{namespace}/{name}"
+        if gap := self.state.unread("resourceclaims", full):
+            return WantedClaim(full, problems=(CouldNotTell(gap.reason, str(gap)),))
+        is_template = (namespace, name) in self._templates
+        others = self._namespaces_of_claims.get(name, ())
+        missing = ClaimMissing(full, "does not exist", is_template, others)
+        return WantedClaim(full, problems=(missing,))
+
+    def no_template(self, namespace: str, name: str) -> TemplateMissing | CouldNotTell:
+        """Return why there is no template of this name."""
+        full = f"{namespace}/{name}"
+        if gap := self.state.unread("resourceclaimtemplates", full):
+            return CouldNotTell(gap.reason, str(gap))
+        is_claim = (namespace, name) in self._claims
+        return TemplateMissing(full, is_claim, self._namespaces_of_templates.get(name, ()))
+
+
+def _by_name(keys: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """Return for each name the namespaces in which it is."""
+    found: dict[str, list[str]] = {}
+    for namespace, name in sorted(keys):
+        found.setdefault(name, []).append(namespace)
+    return {name: tuple(namespaces) for name, namespaces in found.items()}
 
 
 def _key(metadata: ObjectMeta) -> tuple[str, str]:
@@ -92,13 +125,6 @@ def _entry(known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool) -> Wa
     return _from_template(known, pod, entry, live=live)
 
 
-def _missing(state: ClusterState, namespace: str, name: str) -> WantedClaim:
-    full = f"{namespace}/{name}"
-    gap = state.unread("resourceclaims", full)
-    problem = CouldNotTell(gap.reason, str(gap)) if gap else ClaimMissing(full, "does not exist")
-    return WantedClaim(full, problems=(problem,))
-
-
 def existing(claim: ResourceClaim) -> WantedClaim:
     """Return a claim of the cluster. The API server's defaults are filled in, because a record edited by hand may lack them."""
     whole = msgspec.structs.replace(claim, spec=with_defaults(claim.spec))
@@ -106,7 +132,6 @@ def existing(claim: ResourceClaim) -> WantedClaim:
 
 
 def _from_template(known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool) -> WantedClaim:
-    state = known.state
     name = entry.resource_claim_template_name or ""
     full = f"{pod.metadata.namespace}/{name}"
     spec = known.spec(pod.metadata.namespace, name)
@@ -119,8 +144,7 @@ def _from_template(known: Known, pod: Pod, entry: PodResourceClaim, *, live: boo
             for_this_pod=True,
             not_made_yet=ClaimMissing(f"{full} ({entry.name})", NOT_MADE_YET) if live else None,
         )
-    gap = state.unread("resourceclaimtemplates", full)
-    problem = CouldNotTell(gap.reason, str(gap)) if gap else TemplateMissing(full)
+    problem = known.no_template(pod.metadata.namespace, name)
     return WantedClaim(entry.name, origin=f"template {full}", problems=(problem,))
 
 

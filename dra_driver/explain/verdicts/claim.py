@@ -91,9 +91,15 @@ class BindingTimedOut(OfClaim, frozen=True):
 
 
 class ClaimMissing(OfClaim, frozen=True):
-    """The claim of the pod does not exist, is not made from its template yet, is being deleted, or was made for another pod."""
+    """The claim of the pod does not exist, is not made from its template yet, is being deleted, or was made for another pod.
+
+    If it does not exist: `is_template` tells whether a template in its namespace has this name, and `namespaces` are the others with a
+    claim of this name.
+    """
 
     detail: str
+    is_template: bool = False
+    namespaces: tuple[str, ...] = ()
 
     @property
     def predicate(self) -> str:
@@ -102,9 +108,14 @@ class ClaimMissing(OfClaim, frozen=True):
 
 
 class TemplateMissing(Case, frozen=True):
-    """The ResourceClaimTemplate does not exist."""
+    """The ResourceClaimTemplate does not exist.
+
+    `is_claim`: a claim in its namespace has this name. `namespaces` are the others with a template of this name.
+    """
 
     template: str
+    is_claim: bool = False
+    namespaces: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"template {self.template} does not exist"

@@ -5,6 +5,12 @@ import re
 
 from dra_driver.explain.verdicts.base import Case
 
+NAMED_NODE = (
+    "the pod never gets devices, because the scheduler does not see a pod with spec.nodeName"
+)
+"""The condition of a pod that names its node itself, with claims without devices. The message is the node, as in the next two."""
+NAMED_IN_VAIN = "the kubelet cannot start the pod, because the devices of its claims cannot be used on the node in spec.nodeName"
+NO_SUCH_NODE = "nobody starts the pod, because there is no node of the name in spec.nodeName"
 _UNFIT = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",

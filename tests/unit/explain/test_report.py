@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from dra_driver.cli.render_explain import text
 from dra_driver.errors import Permanent
 from dra_driver.explain.outcome import Report
-from dra_driver.explain.remedy import NAMED_IN_VAIN, fix
+from dra_driver.explain.remedy import fix
 from dra_driver.explain.report import (
     ClaimSubject,
     ManifestSubject,
@@ -25,6 +26,7 @@ from dra_driver.explain.verdict import (
     OtherCondition,
     TemplateMissing,
 )
+from dra_driver.explain.verdicts.pod import NAMED_IN_VAIN, NO_SUCH_NODE
 from dra_driver.model.api.core import Namespace, Pod
 from dra_driver.model.api.resource_claim import ResourceClaimTemplate
 from dra_driver.model.cluster import ClusterState, NotRead
@@ -71,11 +73,10 @@ def test_a_pod_that_has_its_node_is_told_with_its_devices() -> None:
     assert [str(one) for one in node.placement] == [f"{words.GPU}/{HOME}/gpu-0"]
 
 
-IN_VAIN = (
-    "the kubelet does not start the pod, because the scheduler never gives devices to the claims of"
-    f" a pod with spec.nodeName: {HOME}"
+NO_DEVICES = (
+    "the pod never gets devices, because the scheduler does not see a pod with spec.nodeName: "
+    f"{HOME}"
 )
-NO_DEVICES = f"the pod has spec.nodeName {HOME}, so it never gets devices"
 
 
 @pytest.mark.parametrize("status", [{}, {"phase": "Pending", "containerStatuses": [{}]}])
@@ -93,10 +94,14 @@ def test_a_pod_that_names_its_node_gets_no_devices(status: Any, *, live: bool) -
     report = explain(there, subject)
     assert (report.exit_code, report.outcome) == (3, "devices fit, something else is in the way")
     assert report.summary == f"{NO_DEVICES}; without it, the devices fit on 1 of 2 nodes"
-    assert list(map(str, report.verdicts)) == [IN_VAIN]
+    assert list(map(str, report.verdicts)) == [NO_DEVICES]
     assert fix(report.verdicts[0]) == (
-        f"write nodeSelector `kubernetes.io/hostname: {HOME}` in place of spec.nodeName"
+        "leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields "
+        f"metadata.name In {HOME}"
     )
+    written = "\n".join(text(report, width=1000, color=False))
+    assert written.count("the scheduler does not see") == 1
+    assert "hostname" not in written
 
 
 def test_a_pod_that_names_its_node_gets_no_devices_where_none_fit() -> None:
@@ -121,26 +126,71 @@ def test_a_pod_that_runs_or_ends_is_on_its_node_whatever_its_claim_has(parts: An
     assert explain(placed, MINE).summary == f"scheduled on node {HOME}"
 
 
-def elsewhere(**status: Any) -> Report:
-    """Of a pod that names a node, and whose claim has its devices on another one."""
+OTHER = words.FLEET[0]
+ALLOWED = {"key": "metadata.name", "operator": "In", "values": [HOME]}
+
+
+def away(**parts: Any) -> ClusterState:
+    """A cluster of two nodes, where the claim of the pod has its devices on the first."""
     there = holder("gpu-0", words.MINE)
-    allowed = [{"key": "metadata.name", "operator": "In", "values": [HOME]}]
-    selector = {"nodeSelectorTerms": [{"matchFields": allowed}]}
+    selector = {"nodeSelectorTerms": [{"matchFields": [ALLOWED]}]}
     there["status"]["allocation"]["nodeSelector"] = selector
-    other = words.FLEET[0]
-    cluster = state(ONE, there, words.node(other))
-    return explain(with_pod(cluster, pod(spec={"nodeName": other}, status=status)), MINE)
+    return state(ONE, there, words.node(OTHER), **parts)
 
 
-def test_a_pod_that_names_a_node_other_than_that_of_its_devices_is_told_so():
-    report = elsewhere(phase="Pending")
-    other = words.FLEET[0]
+def elsewhere(node: str = OTHER, **status: Any) -> Report:
+    """Of a pod that names a node, and whose claim has its devices on another one."""
+    return explain(with_pod(away(), pod(spec={"nodeName": node}, status=status)), MINE)
+
+
+def of_file(cluster: ClusterState, node: str) -> Report:
+    """The same of a pod that is not created yet. Nobody else uses its claim, so the scheduler would deallocate it."""
+    named = words.pod()
+    named["spec"]["nodeName"] = node
+    return explain(cluster, ManifestSubject((named,), "ns", "f.yaml"))
+
+
+@pytest.mark.parametrize(
+    "report", [elsewhere(phase="Pending"), of_file(away(), OTHER)], ids=["live", "file"]
+)
+def test_a_pod_that_names_a_node_other_than_that_of_its_devices_is_told_so(report: Report):
     assert (report.exit_code, report.outcome) == (1, "devices do not fit")
-    assert report.summary == f"on node {other}, which cannot use the devices that its claims have"
-    away = ClaimAllocatedElsewhere(f"ns/{words.MINE}", f"nodes with name={HOME}")
-    assert report.verdicts == (OtherCondition(NAMED_IN_VAIN, f"spec.nodeName is {other}"), away)
-    assert report.nodes[0].devices == (away,)
-    assert fix(report.verdicts[0]).startswith("create the pod anew without spec.nodeName")
+    assert report.verdicts == (OtherCondition(NAMED_IN_VAIN, OTHER),)
+    assert report.summary == f"{NAMED_IN_VAIN}: {OTHER}"
+    reason = ClaimAllocatedElsewhere(f"ns/{words.MINE}", f"nodes with name={HOME}")
+    assert report.nodes[0].devices == (reason,)
+    written = "\n".join(text(report, width=1000, color=False))
+    assert written.count("cannot be used on the node") == 1
+    assert "leave nodeName out, and create the pod anew" in written
+    assert "deallocates" not in written  # it does not see the pod
+    assert "nodeSelector" not in written  # the pod has none
+
+
+def test_a_pod_of_a_file_that_names_the_node_of_its_devices_fits_there():
+    assert of_file(away(), HOME).exit_code == 0
+
+
+def test_a_pod_that_names_a_node_that_does_not_exist_is_told_so():
+    report = elsewhere("gone", phase="Pending")
+    assert (report.exit_code, report.summary) == (3, f"{NO_SUCH_NODE}: gone")
+    assert report.verdicts == (OtherCondition(NO_SUCH_NODE, "gone"),)
+    assert report.nodes == ()
+    assert fix(report.verdicts[0]).endswith("the scheduler takes a node that exists")
+    assert of_file(away(), "gone").summary == report.summary
+
+
+def test_where_the_devices_fit_is_not_asked_of_a_node_that_does_not_exist():
+    cluster = with_pod(state(ONE, owned()), pod(spec={"nodeName": "gone"}))
+    report = explain(cluster, MINE)
+    assert (report.exit_code, report.verdicts) == (3, (OtherCondition(NO_SUCH_NODE, "gone"),))
+    assert report.summary == (f"{NO_SUCH_NODE}: gone; without it, the devices fit on 1 of 1 nodes")
+    assert [one.pod for one in report.nodes] == [()]
+
+
+def test_a_node_that_could_not_be_read_may_exist():
+    gap = {"resource": "nodes", "reason": "forbidden", "message": "m"}
+    cluster = with_pod(away(notRead=[gap]), pod(spec={"nodeName": "gone"}))
+    assert explain(cluster, MINE).summary == "scheduled on node gone"
 
 
 def test_a_pod_that_has_started_is_not_told_that_it_cannot():
@@ -165,6 +215,45 @@ def test_a_claim_of_a_template_that_is_not_made_yet_is_judged_nevertheless() -> 
     assert isinstance(claim.verdicts[0], ClaimMissing)
     missing = explain(with_pod(state(ONE), pod(of=FROM_TEMPLATE)), MINE)
     assert missing.claims[0].verdicts == (TemplateMissing("ns/mine"),)
+
+
+def in_namespace(name: str) -> dict[str, Any]:
+    made = words.claim()
+    made["metadata"]["namespace"] = name
+    return made
+
+
+def missing(cluster: ClusterState, of: dict[str, str] | None = None) -> tuple[str, str]:
+    """What is said of the claim or template that the pod names, and what to do."""
+    (found,) = explain(with_pod(cluster, pod(of=of)), MINE).claims[0].verdicts
+    return str(found), fix(found)
+
+
+def test_a_template_is_no_claim_and_a_claim_is_no_template():
+    there = msgspec.structs.replace(state(ONE), resource_claim_templates=(template(),))
+    assert missing(there) == (
+        "claim ns/mine does not exist",
+        "there is a ResourceClaimTemplate of this name: write resourceClaimTemplateName in the pod",
+    )
+    assert missing(state(ONE, owned()), FROM_TEMPLATE) == (
+        "template ns/mine does not exist",
+        "there is a ResourceClaim of this name: write resourceClaimName in the pod",
+    )
+
+
+def test_a_pod_uses_claims_and_templates_of_its_own_namespace():
+    assert missing(state(ONE, in_namespace("other")))[1] == (
+        "there is one in the namespace other, and a pod uses those of its own namespace: create it in ns too"
+    )
+    made = words.template()
+    made["metadata"]["namespace"] = "other"
+    strange = msgspec.convert(made, ResourceClaimTemplate)
+    both = msgspec.structs.replace(
+        state(ONE, in_namespace("b"), in_namespace("a")), resource_claim_templates=(strange,)
+    )
+    assert missing(both)[1].startswith("there is one in the namespaces a, b, and")
+    assert missing(both, FROM_TEMPLATE)[1].startswith("there is one in the namespace other, and")
+    assert missing(state(ONE))[1].startswith("create the claim, or correct `resourceClaimName`")
 
 
 def test_the_claim_that_was_made_from_the_template_is_found() -> None:
