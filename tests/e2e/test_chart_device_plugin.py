@@ -329,7 +329,7 @@ def test_defaults_leave_the_choice_to_the_driver(render: Render, tmp_path: Path)
         (OLD, "{driverName: gpu.nvidia.com, deviceClasses: {nvidia: {enabled: never, extendedResources: true}}}", "but NVIDIA's classes are not installed"),
         (OLD, "deviceClasses: {extendedResources: {gpu: gpu}}", "at '/deviceClasses/extendedResources/gpu': 'gpu' does not match"),
         (OLD, "devicePlugin: {timeSlicing: {nvidia.com/gpu: {replicas: 1}}}", "replicas': minimum: got 1, want 2"),
-        (OLD, "devicePlugin: {timeSlicing: {gpu: {replicas: 2}}}", "'gpu' does not match pattern"),
+        (OLD, "devicePlugin: {timeSlicing: {gpu: {replicas: 2}}}", "at '/devicePlugin/timeSlicing': additional properties 'gpu' not allowed"),
         (OLD, "devicePlugin: {migStrategy: some}", "at '/devicePlugin/migStrategy': value must be one of"),
         (OLD, "{devicePlugin: {nvidiaConfigMap: {name: a}}, hardware: {container: never}}", "no container has the hardware"),
         (OLD, "{devicePlugin: {nvidiaConfigMap: {name: a}}, backends: {nvidia: {devicePlugin: {config: /a}}}}", "Set either devicePlugin.nvidiaConfigMap or"),

@@ -24,7 +24,7 @@ from tests.packaging.test_sbom import faults
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]
 # Of it the tar's own 2. docs/image.md says what the rest is.
-LARGEST_MEGABYTES = 65
+LARGEST_MEGABYTES = 66
 # What the page may lag behind: the driver grows with each change, and Debian's packages with each update.
 LAG_MEGABYTES = 0.3
 # Modules of libraries that want what nobody installs: their own packages import them on demand.
