@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cel.reasons.parsers import PARSERS
+from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS
 from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import presence
 from dra_driver.cel.reasons.similar import likely, question, same_but_for_looks
@@ -22,14 +22,6 @@ from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceC
 SHOWN_NAMES = 8
 T = TypeVar("T")
 _OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
-_MIRRORED = {
-    "_<_": "_>_",
-    "_<=_": "_>=_",
-    "_>_": "_<_",
-    "_>=_": "_<=_",
-    "_==_": "_==_",
-    "_!=_": "_!=_",
-}
 _OPPOSITES = {
     "_==_": "_!=_",
     "_!=_": "_==_",
@@ -148,8 +140,8 @@ class ConditionExplainer:
             return None
         sign, left, right = sides
         first, second = self._operand(left), self._operand(right)
-        if first.path is None and second.path is not None and sign in _MIRRORED:
-            sign, left, right, first, second = _MIRRORED[sign], right, left, second, first
+        if first.path is None and second.path is not None and sign in MIRRORED:
+            sign, left, right, first, second = MIRRORED[sign], right, left, second, first
         missing = next(
             (side.path for side in (first, second) if side.path and not side.value), None
         )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library.quantity import parse_quantity
-from dra_driver.cel.reasons.parsers import ORDER, calls_in, operands, parsing
+from dra_driver.cel.reasons.parsers import MIRRORED, ORDER, calls_in, operands, parsing
 from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, called, parts_of, presence, written
 from dra_driver.cel.syntax import amounts
@@ -21,14 +21,6 @@ from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAs
 from dra_driver.cel.syntax.unparse import unparse, written_double
 from dra_driver.model.printable import printable
 
-_MIRRORED = {
-    "_<_": "_>_",
-    "_<=_": "_>=_",
-    "_>_": "_<_",
-    "_>=_": "_<=_",
-    "_==_": "_==_",
-    "_!=_": "_!=_",
-}
 _ONE = {"int": "an int", "string": "a string"}
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _METHODS = ("compareTo", "isGreaterThan", "isLessThan")
@@ -236,9 +228,9 @@ def _comparisons(part: Expr) -> Iterator[tuple[Call, str, Expr, Expr]]:
     """Yield each comparison, with the path on the left."""
     for call in calls_in(part):
         match call:
-            case Call(function=sign, args=(left, right), target=None) if sign in _MIRRORED:
+            case Call(function=sign, args=(left, right), target=None) if sign in MIRRORED:
                 yield call, sign, left, right
-                yield call, _MIRRORED[sign], right, left
+                yield call, MIRRORED[sign], right, left
             case _:
                 pass
 

@@ -18,6 +18,15 @@ from dra_driver.cel.syntax.unparse import literal, unparse
 
 PARSERS = ("quantity", "semver")
 ORDER = ("_<_", "_<=_", "_>_", "_>=_")
+MIRRORED = {
+    "_<_": "_>_",
+    "_<=_": "_>=_",
+    "_>_": "_<_",
+    "_>=_": "_<=_",
+    "_==_": "_==_",
+    "_!=_": "_!=_",
+}
+"""The comparison that says the same of the operands in the other order."""
 _CALLS = (
     ("semver", re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}([-+].+)?"), "semver(…)"),
     # The version of a driver may have leading zeros, as 570.01.05. With `true` the function drops them.
