@@ -3,8 +3,8 @@
 
 import re
 
-_MIB = range(1_000, 1_000_001)
-"""The numbers that most likely are an amount of memory in MiB; smaller ones are in GiB, and larger ones in bytes."""
+from dra_driver.model.memory_amounts import MIB
+
 _AMOUNT = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(([kKmMgGtTpPeE])[iI]?[bB]?)\s*")
 _UNIT = re.compile(r"[kKmMgGtTpPeE][iI]?[bB]?")
 _BARE = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
@@ -20,9 +20,9 @@ _LONGEST = 200
 
 def of_number(number: int) -> str:
     """Return the quantity that a bare number stands for."""
-    if number in _MIB:
+    if number in MIB:
         return f"{number}Mi"
-    return f"{number}Gi" if number < _MIB.start else str(number)
+    return f"{number}Gi" if number < MIB.start else str(number)
 
 
 def of_memory(text: str) -> str:
@@ -30,9 +30,9 @@ def of_memory(text: str) -> str:
     number = float(text) if _BARE.fullmatch(text) else 0
     if not number:
         return of_text(text)
-    if number >= _MIB.stop:
+    if number >= MIB.stop:
         return ""
-    return f"{text}{'Mi' if number >= _MIB.start else 'Gi'}"
+    return f"{text}{'Mi' if number >= MIB.start else 'Gi'}"
 
 
 def is_memory(name: str) -> bool:
