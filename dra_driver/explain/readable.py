@@ -82,7 +82,7 @@ def _of_statuses(status: PodStatus) -> list[tuple[str, QuantityText | None]]:
     found += _named("status.allocatedResources", status.allocated_resources)
     if status.resources is not None:
         found += _named("status.resources.requests", status.resources.requests)
-    for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+    for one in status.of_all_containers:
         place = f"the status of container {one.name}: "
         found += _named(f"{place}allocatedResources", one.allocated_resources)
         if one.resources is not None:

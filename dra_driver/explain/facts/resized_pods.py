@@ -95,7 +95,9 @@ class _Statuses:
     """What the statuses of a pod's containers say of them, as far as they say something; else what the spec does."""
 
     def __init__(self, pod: Pod) -> None:
-        self._by_name: Mapping[str, ContainerStatus] = {one.name: one for one in _statuses_of(pod)}
+        self._by_name: Mapping[str, ContainerStatus] = {
+            one.name: one for one in pod.status.of_all_containers
+        }
         self._infeasible = _is_infeasible(pod)
         init = pod.spec.init_containers or ()
         self._of_init = frozenset(one.name for one in init if not is_sidecar(one))
@@ -136,17 +138,12 @@ def _has_amounts(pod: Pod) -> Iterator[bool]:
         one.name: one.resources.requests
         for one in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
     }
-    for one in _statuses_of(pod):
+    for one in pod.status.of_all_containers:
         spec, now = wanted.get(one.name), one.resources
         yield one.allocated_resources not in (None, spec)
         yield now is not None and now.requests not in (None, spec)
     yield pod.status.resources is not None
     yield _is_infeasible(pod)
-
-
-def _statuses_of(pod: Pod) -> Sequence[ContainerStatus]:
-    status = pod.status
-    return (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
 
 
 def _is_infeasible(pod: Pod) -> bool:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of core/v1 that matter for scheduling with devices: nodes, node selectors, pods, namespaces."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dra_driver.model.api.meta import ApiValue, Condition, ObjectMeta, QuantityText, learn
@@ -194,6 +196,11 @@ class PodStatus(ApiValue, frozen=True):
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: dict[str, QuantityText] | None = None
     resources: ResourceRequirements | None = None
+
+    @property
+    def of_all_containers(self) -> Sequence[ContainerStatus]:
+        """The statuses of all containers, those of the init containers first."""
+        return (*(self.init_container_statuses or ()), *(self.container_statuses or ()))
 
 
 class Pod(ApiValue, frozen=True):
