@@ -63,20 +63,12 @@ class RequestExplained:
             *self.answers.problems,
         )
         self._state = state_for(fleet, request, nodes)
-        # Each device is asked about by the groups of devices, by its node, and by each search for a change.
-        self._known: dict[SliceDevice, tuple[Verdict, ...]] = fleet.shared(
-            (SliceDevice, self.answers, self._state), dict
-        )
 
     def reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
         """Return all reasons against the device, false selectors first; () if there is none."""
-        known = self._known.get(device)
-        if known is None:
-            selected = self.answers.judged(device).verdicts
-            others = self._state.all_reasons(device)
-            known = (*selected, *others) if selected and others else selected or others
-            self._known[device] = known
-        return known
+        selected = self.answers.judged(device).verdicts
+        others = self._state.all_reasons(device)
+        return (*selected, *others) if selected and others else selected or others
 
     def first(self, device: SliceDevice) -> Verdict | None:
         """Return the first reason, as the report shows it for a group of devices; None if there is no reason."""
