@@ -72,8 +72,19 @@ class HealthChanges:
             for device in inventory.devices:
                 self._tell(device.name, device.health)
                 self._count(device.name, device.errors)
-            for name in inventory.missing():
+            for name in (*inventory.missing(), *self._unpublished(inventory)):
                 self._tell_away(name, names)
+
+    def _unpublished(self, inventory: Inventory) -> tuple[DeviceName, ...]:
+        """The devices of claims that no scan finds, and of which no record of the published devices knows: it was lost, or never written."""
+        return tuple(
+            name
+            for name in self._uuids
+            if inventory.scanned
+            and name not in inventory.by_name
+            and name not in inventory.had
+            and not inventory.may_exist(name)
+        )
 
     def _new_names(self, inventory: Inventory) -> Mapping[str, DeviceName]:
         """The names of the UUIDs that another device had before, or none. If two devices have one UUID, neither has got a new name."""

@@ -4,10 +4,12 @@
 import json
 import re
 import signal
+import sqlite3
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -235,8 +237,9 @@ def test_a_device_that_vanished_while_the_driver_was_down_stays_while_it_is_allo
     assert "gpu-3" in devices_of(node)
 
 
+@pytest.mark.parametrize("is_recorded", [True, False])
 def test_a_device_that_is_gone_is_in_the_metrics_until_its_claim_is_unprepared(
-    node: Stage, faults: Path
+    node: Stage, faults: Path, *, is_recorded: bool
 ) -> None:
     def allocated() -> list[str]:
         found = re.findall(
@@ -245,9 +248,14 @@ def test_a_device_that_is_gone_is_in_the_metrics_until_its_claim_is_unprepared(
         return [labels for labels in found if 'device="gpu-3"' in labels]
 
     node.start_registered("--simulated-faults", str(faults))
+    wait_for(node.slices, "the slice")
     claim = node.claim("one", ["gpu-3"])
     node.kubelet.prepare(DRIVER, [claim])
     node.kill()
+    if not is_recorded:
+        with closing(sqlite3.connect(node.root / "state" / "state.db")) as db:
+            db.execute("DELETE FROM published")
+            db.commit()
     faults.write_text(yaml.safe_dump({"devices": {"gpu-3": {"vanished": True}}}))
     node.start_registered("--simulated-faults", str(faults), "--http-address", "127.0.0.1:0")
     get = http_of(node)

@@ -272,3 +272,19 @@ def test_the_errors_of_another_device_are_its_own():
     gpus.are(X, errors={"xid_31": 2})
     gpus.are(Y, errors={"xid_31": 2})
     assert gpus.events[-1] == DeviceErrors("gpu-0", "xid_31", 2)
+
+
+def test_a_device_of_a_claim_is_told_gone_though_no_record_has_that_it_was_published():
+    gpus = Gpus(gpu_3="u3")
+    gpus.had.clear()
+    gpus.inventory = Inventory(scanned=False)
+    gpus.changes()
+    gpus.inventory = Inventory(unanswered=("acme",))
+    gpus.changes()
+    assert gpus.events == []
+    message = f"no scan finds it any more (UUID u3); {NEXT_STEP}"
+    gone = DeviceHealthChanged("gpu-3", "gone", message)
+    for _ in range(2):
+        gpus.inventory = Inventory()
+        gpus.changes()
+        assert gpus.events == [gone]
