@@ -28,6 +28,10 @@ def pytest_sessionfinish() -> None:
 
 def pytest_configure() -> None:
     """Whoever starts the tests in the background of a script lets them ignore SIGINT, and so every process that they start."""
+    measures = sys.modules.get("coverage.control")
+    if measures:
+        # What this process itself forks are children of the contract, which never write what was measured. To begin anew in each costs more than its work.
+        measures._start_process_coverage = lambda _config: None
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

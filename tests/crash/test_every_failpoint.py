@@ -20,6 +20,7 @@ from dra_driver.testing.fake_kubelet import KubeletError
 from dra_driver.testing.stage import DEADLINE_SECONDS, DRIVER, Stage, wait_for
 from tests.support.invariants import read_state
 
+REFUSED_WITHIN_SECONDS = 12.0  # the driver waits for a held device as long as the call allows
 REMOVING = "remove.metadata.before"
 RECOVERING = ("MarkStartedAgain", "recovered")
 UNPREPARING = (
@@ -330,8 +331,10 @@ def test_a_crash_while_setting_a_damaged_row_aside_lets_go_of_no_held_device(
     reported = '"event": "state_file_damaged"' in node.log()
     assert reported is (failpoint != "rename.successor.after")  # the next start cannot see it then
     rival = node.claim("three", ["gpu-0"])
+    patient, node.kubelet.call_seconds = node.kubelet.call_seconds, REFUSED_WITHIN_SECONDS
     with pytest.raises(KubeletError, match="is held since"):
         node.kubelet.prepare(DRIVER, [rival], pod="default/next")
+    node.kubelet.call_seconds = patient
     node.kubelet.end_containers(old)
     node.kubelet.prepare(DRIVER, [rival], pod="default/next")
     assert node.owners() == {"gpu-0": rival.uid, "gpu-1": other.uid}
