@@ -57,10 +57,13 @@ def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (host / "var/run").symlink_to("/run")
         put(host, "/etc/containerd/config.toml", CONTAINERD)
         registration = f"/var/lib/kubelet/plugins_registry/{DRIVER}-reg.sock"
-        with listen(host, "/run/containerd/containerd.sock"), listen(host, registration) as driver:
-            Thread(target=hang_up, args=(driver,), daemon=True).start()
+        runtime = "/run/containerd/containerd.sock"
+        with listen(host, runtime) as containerd, listen(host, registration) as driver:
+            for listening in (containerd, driver):
+                Thread(target=hang_up, args=(listening,), daemon=True).start()
             yield host
-            driver.shutdown(socket.SHUT_RDWR)
+            for listening in (containerd, driver):
+                listening.shutdown(socket.SHUT_RDWR)
         kubelet.close()
 
 
