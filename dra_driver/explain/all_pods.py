@@ -298,7 +298,7 @@ def _serve_count(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Serv
 def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Served:
     """Place one pod on each node where the DaemonSet wants a pod."""
     explanation = Explanation(after(one, state, 1), limits)
-    due = daemon_nodes(explanation.nodes)
+    due = daemon_nodes(one.pod, explanation.nodes)
     if not due:
         return _Served(state, 0, 1, _with_words(explanation.report, "no node takes a pod of it"))
     left, placed = list(due), 0
