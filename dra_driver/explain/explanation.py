@@ -123,6 +123,13 @@ class Explanation:
         """The answer."""
         return on_node(self.facts, self._limits.node) or self._pending()
 
+    @property
+    def only_lacks_devices(self) -> bool:
+        """Whether the pod waits for devices and for nothing else: no node name, no gate and no claim keeps it from them."""
+        gates = self._subject.pod and self._subject.pod.spec.scheduling_gates
+        refused = any(_refusing(self.facts.claims_explained))
+        return self.nodes.lack_devices and not (named(self._asked) or gates or refused)
+
     @cached_property
     def _in_the_way(self) -> tuple[Verdict, ...]:
         """What is in the way of a pod that names its node although it gets no devices there; () if that is not so."""

@@ -34,7 +34,7 @@ from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
 from tests.e2e.fleet import HOME, MINE, devices, resource_slice
 from tests.unit.explain.clusters import holder, state
-from tests.unit.explain.test_help_where import OTHER, THIRD
+from tests.unit.explain.test_help_where import OTHER, THIRD, of
 from tests.unit.explain.test_replicas import FROM_TEMPLATE, TAINT, answer, workload
 from tests.unit.explain.test_report import MINE as SUBJECT
 from tests.unit.explain.test_report import owned, pod, with_pod
@@ -90,11 +90,47 @@ def test_a_pod_that_only_names_another_node_is_not_told_to_correct_a_selector() 
 # Workloads
 
 
+GATED = {"schedulingGates": [{"name": "queue"}]}
+
+
+@pytest.mark.parametrize("kind", ["Job", "Deployment"])
+@pytest.mark.parametrize("spec", [GATED, {"nodeName": HOME}])
+@pytest.mark.parametrize("free", [3, 0])
+def test_no_claim_is_ended_for_pods_that_wait_for_something_else(
+    kind: str, spec: Any, free: int
+) -> None:
+    held = [of(f"c{n}", f"gpu-{n}") for n in range(4 - free)]
+    count = {"Job": "parallelism", "Deployment": "replicas"}[kind]
+    made = workload(kind, pod=words.pod(of=FROM_TEMPLATE, **spec), **{count: 2})
+    report = answer(state(resource_slice(devices(4)), *held), made)
+    assert report.exit_code == (3 if free else 1)
+    assert report.pods == PodCount(wanted=2, fit=0)
+    assert report.changes == ()
+
+
+def test_no_claim_is_ended_for_pods_that_cannot_use_another_one_of_theirs() -> None:
+    ending = holder("gpu-1", "ending")
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    made = words.pod(of=FROM_TEMPLATE)
+    made["spec"]["resourceClaims"].append({"name": "more", "resourceClaimName": "ending"})
+    cluster = state(resource_slice(devices(3)), of("a", "gpu-0"), of("b", "gpu-2"), ending)
+    assert answer(cluster, workload("Job", pod=made, parallelism=2)).changes == ()
+
+
+def test_no_claim_is_ended_for_pods_whose_devices_are_free() -> None:
+    """Pods that were not read may use up the node."""
+    gap = {"resource": "pods", "reason": "forbidden", "message": "m"}
+    cluster = state(resource_slice(devices(4)), of("a", "gpu-0"), notRead=[gap])
+    report = answer(cluster, workload("Job", parallelism=2))
+    assert (report.exit_code, report.changes) == (2, ())
+
+
 def test_a_daemon_set_that_names_a_node_has_one_pod() -> None:
     made = words.pod(of=FROM_TEMPLATE, nodeName=HOME)
     report = answer(state(resource_slice(devices(1)), *OTHERS), workload("DaemonSet", pod=made))
     assert report.pods == PodCount(wanted=1, fit=0)
     assert f"that on node {HOME}: {NAMED_NODE}" in report.summary
+    assert all(not one.ends for one in report.changes)
 
 
 # Claims that the kubelet refuses
