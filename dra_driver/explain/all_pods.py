@@ -198,22 +198,21 @@ def _ended(
     wanted = {claim.name for one in order for claim in one.wanted}
     known = {full_name(one.metadata) for one in state.resource_claims} - wanted
     if len(order) == 1 and explanation is not None and not shares_a_claim(explanation.facts):
+        if not explanation.only_lacks_devices:
+            return None
         rest = Replicas(left.subject.pod, left.place, found.wanted - found.fit)
-        all_fit, most = _place_rest(explanation, rest, left.per_node), MOST_ENDED
+        all_fit, most = _place_rest(explanation, rest, per_node=bool(left.per_node)), MOST_ENDED
     else:
         all_fit, most = _serve_again(order, limits), MOST_SERVED_AGAIN
     return end_for_all(left.report, Holders(state), known, all_fit, most)
 
 
-def _place_rest(explanation: Explanation, rest: Replicas, per_node: _PerNode | None) -> AllFit:
+def _place_rest(explanation: Explanation, rest: Replicas, *, per_node: bool) -> AllFit:
     """Return the trial that places the pods without devices beside the others, on the nodes of the claims that end."""
     facts, nodes = explanation.facts, explanation.nodes
     users: dict[str, list[Node]] = {}
-    due = set(per_node.lacking) if per_node else None
     for tried in nodes.tried:
         for node in tried.group.nodes:
-            if due is not None and node.metadata.name not in due:
-                continue
             there = (facts.fleet.claims_on(one.id) for one in nodes.devices_on(tried, node))
             for name in {name for names in there for name in names}:
                 users.setdefault(name, []).append(node)
@@ -298,7 +297,7 @@ def _serve_count(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Serv
 def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Served:
     """Place one pod on each node where the DaemonSet wants a pod."""
     explanation = Explanation(after(one, state, 1), limits)
-    due = daemon_nodes(explanation.nodes)
+    due = daemon_nodes(one.pod, explanation.nodes)
     if not due:
         return _Served(state, 0, 1, _with_words(explanation.report, "no node takes a pod of it"))
     left, placed = list(due), 0
@@ -309,13 +308,14 @@ def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Se
             batch = place_pods(explanation.facts, explanation.nodes, replicas, left)
         if not batch:
             there = replace(limits, node="", among=tuple(left))
-            lacking = Explanation(after(one, state, placed + 1), there).report
+            lacking = Explanation(after(one, state, placed + 1), there)
             per_node = _PerNode(
                 tuple(name for name in due if name not in left),
                 tuple(left),
                 tuple(_repelling(explanation)),
             )
-            return _Served(state, placed, len(due), _unless_served(lacking), per_node, explanation)
+            report = _unless_served(lacking.report)
+            return _Served(state, placed, len(due), report, per_node, lacking)
         state = served(state, batch)
         placed += len(batch)
         taken = {each.pod.spec.node_name for each in batch}

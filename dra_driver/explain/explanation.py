@@ -18,11 +18,12 @@ from msgspec import Struct
 from dra_driver.explain.claim_request import is_of_scheduler
 from dra_driver.explain.conflict import constraint_text
 from dra_driver.explain.facts.binding import BROKEN, is_said_of_binding
-from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts, claim_facts
+from dra_driver.explain.facts.claim_problems import MALFORMED, ClaimFacts
 from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.holders import Holders
+from dra_driver.explain.facts.named_node import named, starts_without
 from dra_driver.explain.given_back import give_back
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.not_read import (
@@ -39,6 +40,7 @@ from dra_driver.explain.subject.lookup import node_named
 from dra_driver.explain.subject.subject import NewNode, Resolved
 from dra_driver.explain.summary import after, outcome_of, summary
 from dra_driver.explain.tried_changes import TriedChanges
+from dra_driver.explain.tried_nodes import try_on_all
 from dra_driver.explain.verdict import (
     AdminAccessNotAllowed,
     BindingConditionsPending,
@@ -50,7 +52,12 @@ from dra_driver.explain.verdict import (
     TooManyDevices,
     Verdict,
 )
-from dra_driver.explain.verdicts.pod import NAMED_NODE, NO_SUCH_NODE
+from dra_driver.explain.verdicts.pod import (
+    NAMED_NODE,
+    NAMED_UNFIT,
+    NO_SUCH_NODE,
+    STARTS_WITHOUT,
+)
 from dra_driver.model.api.core import OVER, Pod
 
 CUT = CouldNotTell(
@@ -87,11 +94,9 @@ class Explanation:
             only = [one for one in state.nodes if one.metadata.name in limits.among]
         if fleet is None or fleet.state is not state:
             fleet = Fleet(state)
-        self._in_the_way = _of_named_node(subject)
-        if self._in_the_way and subject.pod and unknown_node(subject):
-            subject = without_node(
-                subject, subject.pod
-            )  # a node that does not exist is no answer to where it fits
+        self._asked = subject
+        if named(subject) and subject.pod:
+            subject = without_node(subject, subject.pod)  # what is in the way is told besides
         found = give_back(subject, fleet, limits.stop)
         self._subject = found.subject
         self._given_back = found.claims
@@ -118,11 +123,37 @@ class Explanation:
         """The answer."""
         return on_node(self.facts, self._limits.node) or self._pending()
 
+    @property
+    def only_lacks_devices(self) -> bool:
+        """Whether the pod waits for devices and for nothing else: no node name, no gate and no claim keeps it from them."""
+        gates = self._subject.pod and self._subject.pod.spec.scheduling_gates
+        refused = any(_refusing(self.facts.claims_explained))
+        return self.nodes.lack_devices and not (named(self._asked) or gates or refused)
+
+    @cached_property
+    def _in_the_way(self) -> tuple[Verdict, ...]:
+        """What is in the way of a pod that names its node although it gets no devices there; () if that is not so."""
+        where = named(self._asked)
+        if not where:
+            return ()
+        if unknown_node(self._asked):
+            return (OtherCondition(NO_SUCH_NODE, where),)
+        condition = NAMED_NODE if self._may_fit_on(where) else NAMED_UNFIT
+        without = starts_without(self._asked)
+        more = (OtherCondition(STARTS_WITHOUT, ", ".join(without)),) if without else ()
+        return (OtherCondition(condition, where), *more)
+
+    def _may_fit_on(self, name: str) -> bool:
+        """Return False if the devices certainly do not fit on the node, which the report need not be about."""
+        facts = self.facts
+        nodes = [one for one in facts.subject.state.nodes if one.metadata.name == name]
+        tried = try_on_all(Facts(facts.subject, facts.fleet, nodes, facts.stop))
+        return not tried or any(one.fits or one.result.cancelled for one in tried)
+
     def _pending(self) -> Report:
         nodes = self.nodes
         requests = RequestsExplained(self.facts, self._requests, nodes)
-        once = {id(one.claim) if one.claim else one.name: one for one in self.facts.wanted}
-        claims = [claim_facts(one, self._subject, self.facts.fleet) for one in once.values()]
+        claims = self.facts.claims_explained
         groups = self._groups()
         holders = self.facts.fleet.holders
         reports = tuple(_claim_report(one, requests, holders) for one in claims)
@@ -223,19 +254,9 @@ class Explanation:
         return tuple(found)[:1]
 
 
-def _of_named_node(subject: Resolved) -> tuple[Verdict, ...]:
-    """Return what is in the way of a pod that names its node although claims of it have no devices; () if that is not so."""
-    if not subject.named:
-        return ()
-    condition = NO_SUCH_NODE if unknown_node(subject) else NAMED_NODE
-    return (OtherCondition(condition, subject.named),)
-
-
 def _allowed(changes: Iterable[Change], claims: Iterable[ClaimFacts]) -> Iterator[Change]:
     """Yield the changes with what the API server needs besides; none if the pod could not use one of the claims after them."""
-    problems = [one for claim in claims for one in claim.problems]
-    passing = CouldNotTell | TooManyDevices | BindingConditionsPending
-    others = [one for one in problems if not isinstance(one, passing)]
+    others = list(_refusing(claims))
     unlabeled = [one for one in others if isinstance(one, AdminAccessNotAllowed)]
     if len(unlabeled) < len(others):
         return
@@ -244,6 +265,13 @@ def _allowed(changes: Iterable[Change], claims: Iterable[ClaimFacts]) -> Iterato
         for one in dict.fromkeys(unlabeled)
     )
     yield from (msgspec.structs.replace(one, what=f"{one.what}{also}") for one in changes)
+
+
+def _refusing(claims: Iterable[ClaimFacts]) -> Iterator[Verdict]:
+    """Yield the problems that certainly keep the pod from a claim, whichever devices are free."""
+    passing = CouldNotTell | TooManyDevices | BindingConditionsPending
+    problems = (one for claim in claims for one in claim.problems)
+    return (one for one in problems if not isinstance(one, passing))
 
 
 def _why_over(pod: Pod) -> str:

@@ -17,7 +17,14 @@ from dra_driver.explain.verdicts.claim import (
     OF_ANOTHER_POD,
 )
 from dra_driver.explain.verdicts.general import GATE_UNKNOWN, NOT_COUNTED
-from dra_driver.explain.verdicts.pod import NAMED_IN_VAIN, NAMED_NODE, NO_SUCH_NODE
+from dra_driver.explain.verdicts.pod import (
+    NAMED_IN_VAIN,
+    NAMED_NODE,
+    NAMED_REFUSED,
+    NAMED_UNFIT,
+    NO_SUCH_NODE,
+    STARTS_WITHOUT,
+)
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 from dra_driver.model.resource_names import may_be_devices
@@ -244,6 +251,9 @@ _ANEW = "leave nodeName out, and create the pod anew if it exists: the scheduler
 _BY_WORDS: Mapping[type, Mapping[str, str]] = {
     verdict.OtherCondition: {
         NO_NODES.condition: "add a node",
+        NAMED_UNFIT: f"{_ANEW} where the devices fit",
+        NAMED_REFUSED: f"{_ANEW} when the pod can use its claims",
+        STARTS_WITHOUT: "delete the pod if it exists: it may run already, without its devices",
         NAMED_IN_VAIN: f"{_ANEW} that can use the devices; if it must be this node, give the pod another claim",
         NO_SUCH_NODE: f"{_ANEW} that exists",
         POD_OVER: "create the pod anew; a Deployment or a Job does that by itself",
@@ -358,6 +368,8 @@ def _by_other_fields(reason: verdict.Verdict) -> str:
         case verdict.Tainted(rule=rule) if reason.is_broken:
             removed = ", then remove the DeviceTaintRule" if rule else ""
             return f"repair what the taint says{removed}, or add nodes; a pod on this device would fail"
+        case verdict.NodeSelectorMismatch() if reason.is_node_name:
+            return _ANEW
         case verdict.SelectorNeverMatches(nodes=(_, *_)):
             return (
                 "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "

@@ -77,14 +77,15 @@ def place_without(
     return len(cluster.placed)
 
 
-def daemon_nodes(nodes: NodesExplained) -> list[str]:
-    """Return the nodes on which a DaemonSet wants a pod: it selects the node, and its pods tolerate the node's taints."""
+def daemon_nodes(pod: Pod, nodes: NodesExplained) -> list[str]:
+    """Return the nodes on which a DaemonSet wants such a pod: it names or selects the node, and tolerates the node's taints."""
     return [
         node.metadata.name
         for one in nodes.tried
         for reasons, there in one.by_pod_reasons.values()
         if not any(isinstance(reason, NodeSelectorMismatch | NodeTainted) for reason in reasons)
         for node in there
+        if pod.spec.node_name in ("", node.metadata.name)
     ]
 
 

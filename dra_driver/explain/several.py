@@ -16,6 +16,7 @@ from dra_driver.errors import DriverError
 from dra_driver.explain.alike import grouped
 from dra_driver.explain.explanation import Limits
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.named_node import bound_to
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import EXIT_CODES, WORST_FIRST, Report, ReportList
 from dra_driver.explain.readable import readable
@@ -144,7 +145,7 @@ def _is_settled(where: Cluster, subject: NamedSubject | ManyPods) -> bool:
         # If its kind could not be read, it may still exist.
         return not any(map(where.state.gaps, _resources(subject)))
     if isinstance(subject, PodSubject):
-        return bool(found.bound_to)
+        return bool(bound_to(found))
     claims = [one.claim for one in found.wanted if one.exists and one.claim is not None]
     return bool(claims) and all(one.status.allocation for one in claims)
 

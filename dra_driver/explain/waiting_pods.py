@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from dra_driver.errors import Permanent
+from dra_driver.explain.facts.named_node import named
 from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.subject.lookup import Cluster, listed, meant, namespace_is_missing
 from dra_driver.explain.subject.subject import ManyPods, PendingSubject, WorkloadSubject
@@ -101,7 +102,7 @@ def _waits(pod: Pod, known: Known) -> bool:
     """Return whether the pod has no node, or is on one that it named itself, where it waits for devices in vain."""
     if not pod.spec.node_name:
         return True
-    return bool(of_pod(known.state, pod, live=True, known=known).named)
+    return bool(named(of_pod(known.state, pod, live=True, known=known)))
 
 
 def _awaited(waiting: Sequence[Pod]) -> str:

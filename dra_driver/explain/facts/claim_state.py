@@ -40,9 +40,14 @@ def unusable(claim: ResourceClaim, pod: Pod | None) -> Iterator[Verdict]:
     if pod is None or claim.status.allocation is None:
         return
     consumers = claim.status.reserved_for or ()
-    known = pod.metadata.uid in {one.uid for one in consumers} or group_of(pod) in groups_of(claim)
-    if len(consumers) >= MOST_CONSUMERS and not known:
+    if len(consumers) >= MOST_CONSUMERS and not is_reserved(claim, pod):
         yield ClaimReservedForOthers(name, len(consumers))
+
+
+def is_reserved(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether the claim is reserved for the pod, or for its pod group."""
+    consumers = claim.status.reserved_for or ()
+    return pod.metadata.uid in {one.uid for one in consumers} or group_of(pod) in groups_of(claim)
 
 
 def used_by_nobody_else(claim: ResourceClaim, pod: Pod) -> bool:

@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from dra_driver.explain.claim_request import ClaimRequest, requests_in
-from dra_driver.explain.facts.claim_problems import NO_ALLOCATION
+from dra_driver.explain.facts.claim_problems import NO_ALLOCATION, ClaimFacts, claim_facts
 from dra_driver.explain.facts.claim_state import allocated_elsewhere, is_allocated
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.extended_resources import ExtendedResources
@@ -64,6 +64,12 @@ class Facts:
         self.requests: tuple[ClaimRequest, ...] = tuple(
             request for claim in self.claims for request in requests_in(claim)
         )
+
+    @cached_property
+    def claims_explained(self) -> Sequence[ClaimFacts]:
+        """Each claim of the subject once, with what keeps the pod from using it."""
+        once = {id(one.claim) if one.claim else one.name: one for one in self.wanted}
+        return [claim_facts(one, self.subject, self.fleet) for one in once.values()]
 
     @cached_property
     def on(self) -> Mapping[str, NodeFacts]:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from dra_driver.explain.subject.labels import EVERYTHING, LabelSelector
 from dra_driver.explain.subject.workloads import Workload
-from dra_driver.explain.verdict import ClaimMissing, TemplateMissing, Verdict
+from dra_driver.explain.verdict import ClaimMissing, Verdict
 from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.api.resource_claim import ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
@@ -128,20 +128,6 @@ class Resolved(Struct, frozen=True):
     passed_over: tuple[str, ...] = ()
 
     @property
-    def bound_to(self) -> str:
-        """The node on which the pod is; "" if it has no node yet, or if it is only `named`."""
-        there = self.pod.spec.node_name if self.pod is not None and self.live else ""
-        return "" if self.named else there
-
-    @property
-    def named(self) -> str:
-        """The node that the pod names in its spec although claims of it have no devices; "" if that is not so.
-
-        The scheduler does not see such a pod, and nobody else gives claims their devices.
-        """
-        return self.goes_to if any(map(_has_no_devices, self.wanted)) else ""
-
-    @property
     def goes_to(self) -> str:
         """The node in the pod's spec, if the pod has not started yet and does not end; else ""."""
         pod = self.pod
@@ -151,12 +137,6 @@ class Resolved(Struct, frozen=True):
 def _may_still_start(pod: Pod) -> bool:
     # Container statuses tell nothing: the kubelet writes them before it starts anything.
     return pod.status.phase in ("", "Pending") and pod.metadata.deletion_timestamp is None
-
-
-def _has_no_devices(wanted: WantedClaim) -> bool:
-    if wanted.claim is not None:
-        return wanted.claim.status.allocation is None
-    return any(isinstance(one, ClaimMissing | TemplateMissing) for one in wanted.problems)
 
 
 class ResolvedPod(Resolved, frozen=True):

@@ -8,9 +8,14 @@ from dra_driver.explain.verdicts.base import Case
 NAMED_NODE = (
     "the pod never gets devices, because the scheduler does not see a pod with spec.nodeName"
 )
-"""The condition of a pod that names its node itself, with claims without devices. The message is the node, as in the next two."""
+"""The condition of a pod that names its node itself, with claims without devices. The message is the node, as in the next three."""
+NAMED_UNFIT = f"{NAMED_NODE}, and they do not fit on that node"
 NAMED_IN_VAIN = "the kubelet cannot start the pod, because the devices of its claims cannot be used on the node in spec.nodeName"
 NO_SUCH_NODE = "nobody starts the pod, because there is no node of the name in spec.nodeName"
+NAMED_REFUSED = "the kubelet cannot start the pod on the node in spec.nodeName"
+"""The message says which claim the kubelet refuses."""
+STARTS_WITHOUT = "the kubelet starts the pod without what the node in spec.nodeName does not offer"
+"""The message names the extended resources."""
 _UNFIT = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -32,6 +37,11 @@ class NodeSelectorMismatch(Case, frozen=True):
     """The pod's node selector, node affinity or node name excludes the node."""
 
     part: str
+
+    @property
+    def is_node_name(self) -> bool:
+        """Whether the pod names another node itself; its selector and affinity do not matter then."""
+        return self.part.startswith("nodeName ")
 
     def __str__(self) -> str:
         return f"the pod's {self.part} excludes the node"

@@ -331,7 +331,9 @@ def test_beside_a_node_without_devices_a_change_on_a_tainted_node_is_told() -> N
     cluster = state(words.node(OTHER, taints=[TAINT]), resource_slice(devices(1), pool=OTHER))
     report = asking(cluster, request(cel=MISTYPED), spec={})
     assert helps(report)[0] == ("tolerate", f"{CORRECT}; {TOLERATE}", OTHER)
-    chosen = asking(cluster, request(cel=MISTYPED), spec={"nodeName": HOME})
+    chosen = asking(
+        cluster, request(cel=MISTYPED), spec={"nodeSelector": {"kubernetes.io/hostname": HOME}}
+    )
     assert helps(chosen) == []
 
 

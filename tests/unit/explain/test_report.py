@@ -26,7 +26,7 @@ from dra_driver.explain.verdict import (
     OtherCondition,
     TemplateMissing,
 )
-from dra_driver.explain.verdicts.pod import NAMED_IN_VAIN, NO_SUCH_NODE
+from dra_driver.explain.verdicts.pod import NAMED_IN_VAIN, NAMED_UNFIT, NO_SUCH_NODE
 from dra_driver.model.api.core import Namespace, Pod
 from dra_driver.model.api.resource_claim import ResourceClaimTemplate
 from dra_driver.model.cluster import ClusterState, NotRead
@@ -107,7 +107,9 @@ def test_a_pod_that_names_its_node_gets_no_devices(status: Any, *, live: bool) -
 def test_a_pod_that_names_its_node_gets_no_devices_where_none_fit() -> None:
     report = explain(with_pod(state(owned()), pod(spec={"nodeName": HOME})), MINE)
     assert (report.exit_code, report.outcome) == (1, "devices do not fit")
-    assert report.summary.startswith(f"{NO_DEVICES}; without it, the devices fit on no node")
+    assert report.summary.startswith(
+        f"{NAMED_UNFIT}: {HOME}; without it, the devices fit on no node"
+    )
     from_template = pod(of=FROM_TEMPLATE, spec={"nodeName": HOME})
     report = explain(with_pod(state(ONE), from_template), MINE)
     assert (report.exit_code, report.summary.startswith(NO_DEVICES)) == (1, True)
