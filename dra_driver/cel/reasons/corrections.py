@@ -140,7 +140,7 @@ def ordered_versions(
 
 
 def _digits(parsed: ParsedAst, constant: Constant) -> str:
-    """Return the constant as its author wrote it, for a version: there 550.90 is more than 550.54, and 550.9 is less."""
+    """Return the text of the constant, a number as its author wrote it: as a version 550.90 is more than 550.54, and 550.9 is less."""
     if isinstance(constant.value, float):
         return written_double(parsed, constant)
     return str(constant.value)
@@ -197,16 +197,10 @@ def _quantity(amount: str) -> Expr:
 def _amount(parsed: ParsedAst, name: str, part: Expr) -> str:
     """Return the amount of the capacity with this name that a number or a text stands for; "" if it is none."""
     match part:
-        case Constant(value=float()):
-            text = written_double(parsed, part)
-            return amounts.of_memory(text) or (text if _is_quantity(text) else "")
         case Constant(value=bool()):
             return ""
-        case Constant(value=int(number)):
-            return amounts.of_number(number)
-        case Constant(value=str(text)):
-            near = amounts.of_memory(text) if amounts.is_memory(name) else ""
-            return near or (text if _is_quantity(text) else _meant(text))
+        case Constant(value=int() | float() | str()):
+            return amounts.quantity(name, _digits(parsed, part))
         case _:
             return ""
 

@@ -115,7 +115,12 @@ def test_a_comparison_with_another_type_is_told(expression: str, message: str, a
         (
             f"{NVIDIA}.compute > 5",
             "compute is no attribute",
-            'write device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("…")) >= 0',
+            'write device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("5")) > 0',
+        ),
+        (
+            f"{NVIDIA}.compute > {NVIDIA}.index",
+            "compute is no attribute",
+            'write device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("…")) >= 0, with the amount',
         ),
         (
             f"{NVIDIA}.numaNode == 0",
