@@ -4,13 +4,13 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from dra_driver.cel.reasons.paths import path_of
+from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Select
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, mapping
 from dra_driver.check.parts import requests
-from dra_driver.model.memory_amounts import likely_amount, too_few_bytes
+from dra_driver.model.memory_amounts import too_few_bytes
 from dra_driver.model.printable import printable
-from dra_driver.model.quantity import Quantity
 
 _MIRRORED: Mapping[str, str] = {
     "_==_": "==", "_!=_": "!=", "_<_": ">", "_<=_": ">=", "_>_": "<", "_>=_": "<=",
@@ -28,24 +28,23 @@ def written_as_capacity(parts: Iterable[Expr]) -> dict[int, str]:
             found[part.id] = _IN_ITS_PLACE
         elif isinstance(part, Call) and part.function in _MIRRORED:
             left, right = part.args
-            found[left.id] = _compared(part.function.strip("_"), right)
-            found[right.id] = _compared(_MIRRORED[part.function], left)
+            found[left.id] = _compared(left, part.function.strip("_"), right)
+            found[right.id] = _compared(right, _MIRRORED[part.function], left)
         elif isinstance(part, Call) and part.target is not None:
             found[part.target.id] = _IN_ITS_PLACE
     return found
 
 
-def _compared(sign: str, other: Expr) -> str:
+def _compared(read: Expr, sign: str, other: Expr) -> str:
     """Return the comparison with an amount; "" if the other side is none."""
+    path = path_of(read)
     value = other.value if isinstance(other, Constant) else None
-    if type(value) not in (int, str):
+    if path is None or type(value) not in (int, str):
         return ""
     text = str(value)
-    try:
-        Quantity.parse(text)
-    except ValueError:
+    meant = amounts.quantity(path.name, text)
+    if not meant:
         return ""
-    meant = likely_amount(text)
     more = "" if meant == text else ", with the unit that is meant"
     return f'.compareTo(quantity("{meant}")) {sign} 0{more}'
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from dra_driver.cel.reasons.paths import DeviceField, DevicePath
 from dra_driver.cel.reasons.similar import meant
+from dra_driver.cel.syntax.amounts import is_memory
 from dra_driver.check.given import Known
 from dra_driver.model.vocabulary import ATTRIBUTES, CAPACITIES
 
@@ -21,7 +22,7 @@ _OF_NVIDIA = {
 _CAPACITIES_OF_NVIDIA = {"shares": "quantity"}
 """The same with ConsumableShares."""
 
-_ANY_AMOUNT = '.compareTo(quantity("…")) >= 0, with the amount and its unit, as in 40Gi'
+_ANY_AMOUNT = '.compareTo(quantity("…")) >= 0, with the amount'
 
 
 class Names(Struct, frozen=True):
@@ -41,7 +42,7 @@ class Names(Struct, frozen=True):
     def problem(self, path: DevicePath, written: str = "") -> tuple[str, str]:
         """Return why nobody has this name and what was meant; two times "" if somebody may have it.
 
-        `written` is what follows the name of memory as a capacity for the condition that stands there; "" if that is not known.
+        `written` is what follows the name as a capacity for the condition that stands there; "" if that is not known.
         """
         known = self.of(path.kind, path.domain)
         what = "attribute" if path.kind == "attributes" else "capacity"
@@ -54,7 +55,8 @@ class Names(Struct, frozen=True):
         if path.name in elsewhere:
             right = f'device.{other}["{path.domain}"].{path.name}'
             if other == "capacity":  # which cannot be compared with a number
-                right += (written if "memory" in path.name.casefold() else "") or _ANY_AMOUNT
+                unit = " and its unit, as in 40Gi" if is_memory(path.name) else ""
+                right += written or f"{_ANY_AMOUNT}{unit}"
             return f"{path.name} is no {what}", f"write {right}"
         message = f"no device of {path.domain} has the {what} {path.name}"
         if path.name in (self.of(path.kind, _STANDARD) or {}):

@@ -2,7 +2,7 @@
 """Does each CEL expression compile, is it cheap enough, does it read what devices have, and does a device of the cluster match?"""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -14,13 +14,13 @@ from dra_driver.cel.compile import (
 )
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
-from dra_driver.cel.failures import Aborted, EvaluationError
-from dra_driver.cel.library.quantity import parse_quantity
-from dra_driver.cel.library.semver import parse_semver
-from dra_driver.cel.reasons.corrections import mistyped_quantities, ordered_versions
+from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.reasons.corrections import ordered_versions
+from dra_driver.cel.reasons.mistyped import VERSION, mistyped_texts
 from dra_driver.cel.reasons.parsers import ORDER, parsing
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
 from dra_driver.cel.reasons.rewrite import called
+from dra_driver.cel.reasons.version_tests import tested_as_texts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ParsedAst
 from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
@@ -34,12 +34,6 @@ from dra_driver.model.yaml_documents import Place
 _COMPARED = ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_")
 _HEAD = re.compile(r"ERROR: <input>:-?\d+:\d+: ")
 _FITTING: Mapping[str, tuple[type, ...]] = {"string": (str,), "int": (int, float), "bool": (bool,)}
-
-
-_PARSED: Mapping[str, tuple[Callable[[str], object], str, str]] = {
-    "quantity": (parse_quantity, "quantity", "write a number with k, M, G, T or Ki, Mi, Gi, Ti"),
-    "semver": (parse_semver, "version", "write three numbers as in 12.4.0"),
-}
 _ANOTHER = DeviceValue("another.example.com")
 """A device of another driver, which has nothing of what the expressions of a class read."""
 
@@ -157,8 +151,15 @@ def _read(
     for part in _all(parsed.root):
         if isinstance(part, Call) and part.function in _COMPARED:
             yield from _types(one, expression, part, names, parsed)
-        if isinstance(part, Call) and part.function in _PARSED:
-            yield from _value(one, expression, part, parsed)
+    yield from _values(one, expression, parsed)
+    for tested in tested_as_texts(parsed, parsed.root, lambda path: _is_version(names, path)):
+        problem = f"{tested.path.name} is a version, and {tested.call.function} is for strings"
+        where = _where(one, expression, parsed.offsets[tested.call.id])
+        yield one.finding("cel-type", expression.path, problem, tested.write, **where)
+
+
+def _is_version(names: Names, path: DevicePath) -> bool:
+    return path.kind == "attributes" and names.kind_of(path) == "version"
 
 
 def _paths(root: Expr) -> Iterator[tuple[Expr, DevicePath]]:
@@ -176,24 +177,15 @@ def _all(root: Expr) -> Iterator[Expr]:
         todo.extend(children(part))
 
 
-def _value(one: Given, expression: Expression, part: Call, parsed: ParsedAst) -> Iterator[Finding]:
-    """Yield that a constant cannot be parsed. The API server compiles it, and each device ends with the error."""
-    text = part.args[0].value if len(part.args) == 1 and isinstance(part.args[0], Constant) else 0
-    if not isinstance(text, str):
-        return
-    parse, what, action = _PARSED[part.function]
-    try:
-        parse(text)
-    except (EvaluationError, Aborted):
-        message = f"{text!a:.60} is no {what}: the expression ends with an error, and stops the scheduling of the pod"
-        says = next((says for says, _ in mistyped_quantities(parsed, part)), "")
-        action = says.rpartition(": ")[2] or action
+def _values(one: Given, expression: Expression, parsed: ParsedAst) -> Iterator[Finding]:
+    """Yield the constants that cannot be parsed. The API server compiles them, and each device ends with the error."""
+    for wrong in mistyped_texts(parsed, parsed.root):
         yield one.finding(
             "cel-value",
             expression.path,
-            message,
-            action,
-            **_where(one, expression, parsed.offsets[part.id]),
+            f"{wrong.wrong}: the expression ends with an error, and stops the scheduling of the pod",
+            f"write {wrong.write}",
+            **_where(one, expression, parsed.offsets[wrong.call.id]),
         )
 
 
@@ -237,7 +229,7 @@ def _with_version(parsed: ParsedAst, part: Call, path: DevicePath, right: Consta
     text = str(right.value)
     how = parsing(text, ("semver",))
     if not how:
-        return _PARSED["semver"][2]
+        return f"write {VERSION}"
     if part.function in ORDER:
         _, found = next(ordered_versions(parsed, part, lambda one: one == path))
         return f"write {found.write}"

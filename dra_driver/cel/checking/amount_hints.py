@@ -16,11 +16,12 @@ _COMPARISONS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=", "_==_": "=="
 _ORDER = ("_<_", "_<=_", "_>_", "_>=_")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ARITHMETIC = {"_+_": "add", "_-_": "sub"}
+_LITERALS = (Kind.STRING, Kind.INT, Kind.DOUBLE)
 _LONGEST = 120
 """Characters. A longer operand is no help in an example."""
 _WITH_QUANTITY = (
     "A quantity is compared with a quantity:"
-    " device.capacity['…'].memory.compareTo(quantity('40Gi')) >= 0."
+    " device.capacity['…'].memory.compareTo(quantity('40Gi')) >= 0"
 )
 _WITH_VERSION = "A version is compared with a version: semver('1.2.3'), by compareTo, isGreaterThan or isLessThan."
 
@@ -32,13 +33,13 @@ def compared(wrong: str, given: Sequence[Type], written: Sequence[str]) -> str:
         if max(map(len, written)) > _LONGEST:
             written = ("a", "b")
         first, second = written
-        return f"Compare with compareTo: {first}.compareTo({second}) {_COMPARISONS[wrong]} 0."
+        return f"Compare with compareTo: {first}.compareTo({second}) {_COMPARISONS[wrong]} 0"
     if wrong in _ARITHMETIC and names == {"kubernetes.Quantity"}:
-        return f"Write a.{_ARITHMETIC[wrong]}(b)."
+        return f"Write a.{_ARITHMETIC[wrong]}(b)"
     example = _example(wrong, given, written) if wrong in _COMPARISONS else ""
     if "kubernetes.Quantity" in names:
-        return f"A quantity is compared with a quantity: {example}." if example else _WITH_QUANTITY
-    return f"A version is compared with a version: {example}." if example else _WITH_VERSION
+        return f"A quantity is compared with a quantity: {example}" if example else _WITH_QUANTITY
+    return f"A version is compared with a version: {example}" if example else _WITH_VERSION
 
 
 def _example(wrong: str, given: Sequence[Type], written: Sequence[str]) -> str:
@@ -55,29 +56,29 @@ def _parsed(wanted: Type, found: Type, beside: str, text: str) -> str:
     """Return the call that makes a quantity or version of the operand with this text beside another; "" if none does."""
     if len(text) > _LONGEST:
         return ""
-    if found.kind is Kind.STRING:
-        right = _amount(beside, text) if wanted.name == "kubernetes.Quantity" else text
-        return f"{PARSERS[wanted.name]}({right})"
-    if wanted.name == "kubernetes.Quantity" and found.kind is Kind.INT and text.isdecimal():
-        return f'quantity("{amounts.of_number(int(text))}")'
-    return ""
-
-
-def _amount(beside: str, text: str) -> str:
-    """Return a quoted amount with a right unit, which only memory must have; another text as it is."""
-    likely = amounts.of_memory if amounts.is_memory(beside) else amounts.of_text
-    meant = likely(text.strip('"')) if text.startswith('"') else ""
-    return f'"{meant}"' if meant else text
+    if wanted.name == "kubernetes.Quantity":
+        meant = amounts.quantity(beside, text.strip('"')) if found.kind in _LITERALS else ""
+        if meant:
+            return f'quantity("{meant}")'
+    return f"{PARSERS[wanted.name]}({text})" if found.kind is Kind.STRING else ""
 
 
 def called(wrong: str, given: Sequence[Type], written: Sequence[str]) -> str:
     """Return the hint for a function of quantities or versions that is called with a text or a number; "" for other arguments."""
     if wrong == "quantity":
-        number = written[0] if len(written) == 1 and written[0].isdecimal() else ""
-        right = f'quantity("{amounts.of_number(int(number))}")' if number else ""
-        return f"A quantity is made of a text with a unit: {right}." if right else ""
+        number = written[0] if len(written) == 1 and given[0].kind in _LITERALS else ""
+        return _made_of(number) if number else ""
     if len(given) != 2 or given[0].name not in PARSERS:  # noqa: PLR2004 - the target and an argument
         return ""
     argument = _parsed(given[0], given[1], *written)
     target = written[0] if len(written[0]) <= _LONGEST else "a"
-    return f"Write {target}.{wrong}({argument})." if argument else ""
+    return f"Write {target}.{wrong}({argument})" if argument else ""
+
+
+def _made_of(number: str) -> str:
+    """Return the hint for quantity(number); "" if it is no number. What the quantity is compared with is not known here."""
+    plain, of_memory = (amounts.quantity(name, number) for name in ("", "memory"))
+    if not plain:
+        return ""
+    with_unit = f', or an amount of memory: quantity("{of_memory}")' if of_memory != plain else ""
+    return f'A quantity is made of a text: quantity("{plain}"){with_unit}'

@@ -39,7 +39,7 @@ def name(wrong: str, known: Iterable[str]) -> str:
     if wrong in ("object", "oldObject", "request", "self", "authorizer", "params"):
         return f"{wrong} is known in other places of Kubernetes; here the only variable is device."
     if wrong in ("True", "False", "None"):
-        return f"Write {_PYTHON[wrong]}."
+        return f"Write {_PYTHON[wrong]}"
     return _nearest(wrong, known) or (
         "The only variable is device, with device.driver, device.attributes and device.capacity;"
         " text goes in quotes."
@@ -52,7 +52,7 @@ def function(wrong: str, declared: Declarations) -> str:
     if macros and wrong not in _ELSEWHERE:
         counts = " or ".join(sorted({str(count) for _, count, _ in macros}))
         how = f"list.{wrong}(…)" if macros[0][2] else f"{wrong}(…)"
-        return f"{wrong} is a macro with {counts} argument(s), written {how}."
+        return f"{wrong} is a macro with {counts} argument(s), written {how}"
     if wrong in _ELSEWHERE:
         return _ELSEWHERE[wrong]
     written = [known for known in declared.functions if known[0].isalpha()]
@@ -68,7 +68,7 @@ def field(wrong: str, known: Mapping[str, Type]) -> str:
         return near
     return (
         f"device has {', '.join(sorted(known))}; what a driver publishes is in"
-        f" device.attributes['driver.example.com'].{wrong} or in device.capacity."
+        f" device.attributes['driver.example.com'].{wrong} or in device.capacity"
     )
 
 
@@ -84,9 +84,9 @@ def no_fields(message: str) -> str:
 def selection(target: Type, wrong: str) -> str:
     """Return the hint for a field of a value that is neither a map nor a message."""
     if target.kind is Kind.LIST:
-        return f"A list has no fields: take an element, as in list[0].{wrong}, or ask list.exists(x, …)."
+        return f"A list has no fields: take an element, as in list[0].{wrong}, or ask list.exists(x, …)"
     if target.kind is Kind.STRING:
-        return f"A string has no fields; a function is called with brackets, as in .{wrong}()."
+        return f"A string has no fields; a function is called with brackets, as in .{wrong}()"
     return ""
 
 
@@ -104,9 +104,9 @@ def range_(over: Type) -> str:
 def result(found: Type) -> str:
     """Return the hint for a selector whose result is no bool."""
     if found == types.INT:
-        return "compareTo and size give a number: compare it too, as in a.compareTo(b) >= 0."
+        return "compareTo and size give a number: compare it too, as in a.compareTo(b) >= 0"
     if types.is_optional(found):
-        return "Say what counts if the value is missing: .orValue(false)."
+        return "Say what counts if the value is missing: .orValue(false)"
     return _half_a_path([found]) or (
         "A selector says true or false of a device: compare the value with something."
     )
@@ -117,7 +117,7 @@ def mismatch(wanted: Type, found: Type) -> str:
     if half := _half_a_path([found]):
         return half
     if wanted.kind is Kind.BOOL and types.is_optional(found):
-        return "Say what counts if the value is missing: .orValue(false)."
+        return "Say what counts if the value is missing: .orValue(false)"
     if wanted.kind is Kind.BOOL:
         return "Conditions joined by && and || are bool: compare the value with something."
     if types.is_optional(wanted):
@@ -138,13 +138,15 @@ def overload(
     elif wrong in amount_hints.METHODS or wrong == "quantity":
         hint = amount_hints.called(wrong, given, written)
     elif any(types.is_optional(one) for one in given):
-        hint = "A value may be missing here: say what counts then with .orValue(…), or ask .hasValue()."
+        hint = (
+            "A value may be missing here: say what counts then with .orValue(…), or ask .hasValue()"
+        )
     elif wrong in _SYMBOLS and len(given) == 2 and names <= _PRIMITIVES:  # noqa: PLR2004 - two operands
         hint = _convert(wrong, given)
     elif wrong == "_?_:_":
         hint = "In condition ? a : b the condition is bool, and a and b have one type."
     elif wrong == "_[_]" and given[0] == types.DEVICE:
-        hint = "device has fields, not keys: device.driver, device.attributes['…'], device.capacity['…']."
+        hint = "device has fields, not keys: device.driver, device.attributes['…'], device.capacity['…']"
     return hint or _signatures(wrong, declared)
 
 
@@ -156,9 +158,9 @@ def _half_a_path(given: Iterable[Type]) -> str:
         value = one.parameters[1]
         inner = value.parameters[1] if value.kind is Kind.MAP else value
         if inner.name == "kubernetes.Quantity":
-            return f"{_FIRST_THE_DOMAIN} device.capacity['driver.example.com'].memory."
+            return f"{_FIRST_THE_DOMAIN} device.capacity['driver.example.com'].memory"
         if inner.kind in (Kind.DYN, Kind.ANY):
-            return f"{_FIRST_THE_DOMAIN} device.attributes['driver.example.com'].model."
+            return f"{_FIRST_THE_DOMAIN} device.attributes['driver.example.com'].model"
     return ""
 
 
@@ -169,15 +171,15 @@ _FIRST_THE_DOMAIN = (
 
 _PRIMITIVES = frozenset({"int", "uint", "double", "string", "bool"})
 _ELSEWHERE = {
-    "version": "A version is written semver('1.2.3').",
-    "len": "The length is written size(x) or x.size().",
-    "length": "The length is written size(x) or x.size().",
-    "toLower": "Write lowerAscii().",
-    "toUpper": "Write upperAscii().",
-    "any": "Write exists(x, …).",
-    "some": "Write exists(x, …).",
-    "existsOne": "Write exists_one(x, …).",
-    "includes": "includes exists from Kubernetes 1.36 on; before, write value in list.",
+    "version": "A version is written semver('1.2.3')",
+    "len": "The length is written size(x) or x.size()",
+    "length": "The length is written size(x) or x.size()",
+    "toLower": "Write lowerAscii()",
+    "toUpper": "Write upperAscii()",
+    "any": "Write exists(x, …)",
+    "some": "Write exists(x, …)",
+    "existsOne": "Write exists_one(x, …)",
+    "includes": "includes exists from Kubernetes 1.36 on; before, write value in list",
 }
 
 
@@ -186,9 +188,9 @@ def _convert(wrong: str, given: Sequence[Type]) -> str:
     if wrong == "_+_" and Kind.STRING in kinds and len(kinds) == 2:  # noqa: PLR2004 - a string and another
         return "Only two strings are joined by +: write string(x) for the other one."
     if kinds <= _NUMBERS and len(kinds) == 2:  # noqa: PLR2004 - two kinds of numbers
-        return f"Both sides of {_SYMBOLS[wrong]} have one type: convert with int(x), uint(x) or double(x)."
+        return f"Both sides of {_SYMBOLS[wrong]} have one type: convert with int(x), uint(x) or double(x)"
     if wrong == "@in":
-        return "On the right of in stands a list or a map; part of a text is found by text.contains(part)."
+        return "On the right of in stands a list or a map; part of a text is found by text.contains(part)"
     if len(kinds) == 2:  # noqa: PLR2004 - two kinds of values
         return f"Both sides of {_SYMBOLS[wrong]} have one type; here they are {given[0]} and {given[1]}."
     return ""
@@ -201,7 +203,7 @@ def _signatures(wrong: str, declared: Declarations) -> str:
         if wrong[0].isalpha():
             target = f"{written.pop(0)}." if one.member else ""
             shown.append(f"{target}{wrong}({', '.join(written)})")
-    return f"There is {'; '.join(shown)}." if shown else ""
+    return f"There is {'; '.join(shown)}" if shown else ""
 
 
 def _nearest(wrong: str, known: Iterable[str]) -> str:

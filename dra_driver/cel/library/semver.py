@@ -147,8 +147,13 @@ def _without_zeros(part: str) -> str:
     return stripped if stripped[:1] in _NUMBERS else "0" + stripped
 
 
+def parse_normalized(text: str) -> Semver:
+    """Parse a version as with the argument normalize: "v1.02" is 1.2.0. Raises as `parse_semver` does."""
+    return parse_semver(_normalized(text))
+
+
 def _semver(text: str, *normalize: bool) -> Semver:
-    return parse_semver(_normalized(text) if any(normalize) else text)
+    return parse_normalized(text) if any(normalize) else parse_semver(text)
 
 
 def _is_semver(text: str, *normalize: bool) -> bool:

@@ -5,22 +5,21 @@ Examples: "memory 40Gi < 80Gi"; "has no attribute model, it has: productName". O
 change of the condition that makes it true for this device.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS
-from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
-from dra_driver.cel.reasons.rewrite import presence
+from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS, TEXT_TESTS, texts_beside
+from dra_driver.cel.reasons.part_texts import PartTexts
+from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
+from dra_driver.cel.reasons.rewrite import brief, called, presence
 from dra_driver.cel.reasons.similar import likely, question, same_but_for_looks
-from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst, Select
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, Select
 from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
 SHOWN_NAMES = 8
-T = TypeVar("T")
 _OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
 _OPPOSITES = {
     "_==_": "_!=_",
@@ -31,12 +30,6 @@ _OPPOSITES = {
     "_<=_": "_>_",
 }
 _TOLD_BY = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
-_TEXT_TESTS = {
-    "startsWith": "does not start with",
-    "endsWith": "does not end with",
-    "contains": "does not contain",
-    "matches": "does not match",
-}
 
 
 class FalseCondition(Struct, frozen=True):
@@ -55,28 +48,6 @@ class FalseCondition(Struct, frozen=True):
     path: DevicePath | None = None
     wanted: tuple[str, ...] = ()
     typo: tuple[DevicePath, str] | None = None
-
-
-class PartTexts:
-    """The text of each part of one expression, and what else is the same for many devices. Each is made once and kept."""
-
-    def __init__(self, parsed: ParsedAst) -> None:
-        self.parsed = parsed
-        self._known: dict[int, str] = {}
-        self._kept: dict[tuple[object, ...], Any] = {}
-
-    def of(self, part: Expr) -> str:
-        """Return the text of `part`, a node of the parsed expression."""
-        known = self._known.get(part.id)
-        if known is None:
-            known = self._known[part.id] = unparse(self.parsed, part)
-        return known
-
-    def kept(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Return what `make` has returned for this key the first time."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return cast(T, self._kept[key])
 
 
 class _Operand(Struct, frozen=True):
@@ -108,7 +79,20 @@ class ConditionExplainer:
         told = self._comparison(part) or self._test(part) or self._negation(part)
         if told is None:
             told = self._plain(part)
-        return replace(told, part=text)
+        return replace(told, part=text, hint=told.hint or self._beside_version(part))
+
+    def _beside_version(self, part: Expr) -> str:
+        """Return the hint for a text that is compared with a version, which it never equals; "" if there is none."""
+        texts = self._texts.kept(
+            ("beside version", part.id),
+            lambda: tuple(texts_beside(part, lambda path: path.kind == "attributes")),
+        )
+        hints = (
+            f"{one.path.name} is a version: write {brief(one.right)}"
+            for one in texts
+            if is_version(self._at(one.path))
+        )
+        return next(hints, "")
 
     def lacks(self, path: DevicePath) -> str:
         """Return the sentence that the device does not have the path, with the names that it has."""
@@ -157,19 +141,22 @@ class ConditionExplainer:
         if first.path.kind == "driver" and sign == "_==_":
             found = f"of another driver than {second.name}"
         relaxed = self._relaxed(part, right, first.path)
-        return FalseCondition(
-            "", found, relaxed=relaxed, path=first.path, wanted=_texts_of([second])
-        )
+        # No text equals a version, so none of those that are published was meant.
+        wanted = () if is_version(self._at(first.path)) else _texts_of([second])
+        return FalseCondition("", found, relaxed=relaxed, path=first.path, wanted=wanted)
 
     def _relaxed(self, part: Expr, bound: Expr, path: DevicePath) -> str:
         """Return the comparison with the device's value as its bound, or "". For < and > no bound is the nearest."""
         strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
-        constant = _bare(value_at(path, self._driver, self._device)) if self._relax else None
+        published = self._at(path)
+        constant = _bare(published) if self._relax else None
         if strict or constant is None or not _is_constant(bound):
             return ""
         new: Expr = Constant(bound.id, constant)
         if isinstance(bound, Call):
             new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
+        elif is_version(published):
+            new = called("semver(…)", new)
         return unparse(self._texts.parsed, _with(part, bound, new))
 
     def _test(self, part: Expr) -> FalseCondition | None:
@@ -180,12 +167,12 @@ class ConditionExplainer:
             case Call(function="@in", args=(item, container), target=None):
                 return self._membership(item, container)
             case Call(function=function, args=(argument,), target=target) if (
-                function in _TEXT_TESTS and target is not None
+                function in TEXT_TESTS and target is not None
             ):
                 operand = self._operand(target)
                 if operand.path is None:
                     return None
-                told = f"{operand.name} {operand.value} {_TEXT_TESTS[function]}"
+                told = f"{operand.name} {operand.value} {TEXT_TESTS[function]}"
                 return FalseCondition(
                     "", f"{told} {self._operand(argument).name}", path=operand.path
                 )
@@ -268,13 +255,16 @@ class ConditionExplainer:
                 case _:
                     text = ""
             return _Operand(self._texts.of(part), "", text=text)
-        published = value_at(path, self._driver, self._device)
+        published = self._at(path)
         value = shown(published)
         text = value if _is_text(published) else ""
         return _Operand(path.shown(self._driver), value, path, text)
 
     def _value(self, path: DevicePath) -> str:
-        return shown(value_at(path, self._driver, self._device))
+        return shown(self._at(path))
+
+    def _at(self, path: DevicePath) -> object:
+        return value_at(path, self._driver, self._device)
 
 
 def _is_text(published: object) -> bool:

@@ -2,7 +2,7 @@
 """Which small change of an expression is most likely what its author meant?
 
 A condition that ends with an error on a device may compare a version with a text by `>=`, read a capacity as an attribute, misspell a
-domain, or have a text that is no quantity. Each of these is told with the part to write instead.
+domain. Each of these is told with the part to write instead.
 """
 
 import re
@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.library.quantity import parse_quantity
 from dra_driver.cel.reasons.parsers import MIRRORED, ORDER, calls_in, operands, parsing
 from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, called, parts_of, presence, written
 from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import unparse, written_double
-from dra_driver.model.printable import printable
 
 _ONE = {"int": "an int", "string": "a string"}
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -47,28 +44,6 @@ def _replaced(part: AnyNode, corrections: Mapping[int, Expr]) -> AnyNode | Expr:
     return replace(part, **parts_of(part, lambda one: _replaced(one, corrections)))
 
 
-def mistyped_quantities(parsed: ParsedAst, part: Expr) -> Iterator[tuple[str, Correction | None]]:
-    """Yield a sentence about each text in quantity(…) that is no quantity, with the quantity that was most likely meant, if any."""
-    for call in calls_in(part):
-        match call:
-            case Call(function="quantity", args=(Constant(value=str(text)) as constant,)) if (
-                not _is_quantity(text)
-            ):
-                amount = _meant(text)
-                if amount:
-                    new = replace(call, args=(replace(constant, value=amount),))
-                    decimal = amount.removesuffix("i").replace("K", "k")
-                    says = f"'{text}' is no quantity: write {amount} (or {decimal})"
-                    yield says, _correction(parsed, call, new)
-                else:
-                    yield (
-                        f"'{printable(text)}' is no quantity: write a number with its unit, as in 40Gi",
-                        None,
-                    )
-            case _:
-                pass
-
-
 def ordered_by_type(
     parsed: ParsedAst, part: Expr, type_of: Callable[[DevicePath], str]
 ) -> Iterator[tuple[str, Correction | None]]:
@@ -87,7 +62,7 @@ def ordered_by_type(
                 yield f"{says}: compare it with {_ONE[kind]}", None
             else:
                 new = Call(NO_ID, sign, (left, Constant(NO_ID, number)))
-                yield f"{says}: write {number}", _correction(parsed, call, new)
+                yield f"{says}: write {number}", correction(parsed, call, new)
 
 
 def _type_of(part: Expr) -> str:
@@ -112,19 +87,6 @@ def _whole(part: Expr) -> int | None:
             return None
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except EvaluationError:
-        return False
-    return True
-
-
-def _meant(text: str) -> str:
-    amount = amounts.of_text(text)
-    return amount if amount and _is_quantity(amount) else ""
-
-
 def ordered_versions(
     parsed: ParsedAst, part: Expr, is_version: Callable[[DevicePath], bool]
 ) -> Iterator[tuple[DevicePath, Correction]]:
@@ -136,11 +98,11 @@ def ordered_versions(
             how = parsing(text, ("semver",))
             if how:
                 new = _compared(sign, left, called(how, replace(right, value=text)))
-                yield path, _correction(parsed, call, new)
+                yield path, correction(parsed, call, new)
 
 
 def _digits(parsed: ParsedAst, constant: Constant) -> str:
-    """Return the constant as its author wrote it, for a version: there 550.90 is more than 550.54, and 550.9 is less."""
+    """Return the text of the constant, a number as its author wrote it: as a version 550.90 is more than 550.54, and 550.9 is less."""
     if isinstance(constant.value, float):
         return written_double(parsed, constant)
     return str(constant.value)
@@ -156,7 +118,7 @@ def capacities(
             amount = _amount(parsed, path.name, right)
             if amount:
                 new = _compared(sign, _read(replace(path, kind="capacity")), _quantity(amount))
-                yield path, _correction(parsed, call, new)
+                yield path, correction(parsed, call, new)
     yield from _called_capacities(parsed, part, is_capacity)
 
 
@@ -175,7 +137,7 @@ def _called_capacities(
                     if right is not None:
                         read = _read(replace(path, kind="capacity"))
                         new = replace(call, target=read, args=(right,))
-                        yield path, _correction(parsed, call, new)
+                        yield path, correction(parsed, call, new)
             case _:
                 pass
 
@@ -197,16 +159,10 @@ def _quantity(amount: str) -> Expr:
 def _amount(parsed: ParsedAst, name: str, part: Expr) -> str:
     """Return the amount of the capacity with this name that a number or a text stands for; "" if it is none."""
     match part:
-        case Constant(value=float()):
-            text = written_double(parsed, part)
-            return amounts.of_memory(text) or (text if _is_quantity(text) else "")
         case Constant(value=bool()):
             return ""
-        case Constant(value=int(number)):
-            return amounts.of_number(number)
-        case Constant(value=str(text)):
-            near = amounts.of_memory(text) if amounts.is_memory(name) else ""
-            return near or (text if _is_quantity(text) else _meant(text))
+        case Constant(value=int() | float() | str()):
+            return amounts.quantity(name, _digits(parsed, part))
         case _:
             return ""
 
@@ -245,5 +201,6 @@ def _read(path: DevicePath) -> Expr:
     return Select(NO_ID, Call(NO_ID, "_[_]", (whole, Constant(NO_ID, path.domain))), path.name)
 
 
-def _correction(parsed: ParsedAst, old: Expr, new: Expr) -> Correction:
+def correction(parsed: ParsedAst, old: Expr, new: Expr) -> Correction:
+    """Return the correction that writes a new node in the place of an old one."""
     return Correction(old.id, new, unparse(parsed, old), unparse(parsed, new))

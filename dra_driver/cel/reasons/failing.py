@@ -11,15 +11,15 @@ from itertools import chain, islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cel.reasons.conditions import ConditionExplainer, PartTexts, domains_of, shown
+from dra_driver.cel.reasons.conditions import ConditionExplainer, domains_of, shown
 from dra_driver.cel.reasons.corrections import (
     Correction,
     capacities,
     domains,
-    mistyped_quantities,
     ordered_by_type,
     ordered_versions,
 )
+from dra_driver.cel.reasons.mistyped import mistyped_texts
 from dra_driver.cel.reasons.parsers import (
     PARSERS,
     TextBesideVersion,
@@ -28,14 +28,16 @@ from dra_driver.cel.reasons.parsers import (
     parsing,
     texts_beside,
 )
-from dra_driver.cel.reasons.paths import DevicePath, names, path_of, paths, value_at
+from dra_driver.cel.reasons.part_texts import PartTexts
+from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
+from dra_driver.cel.reasons.rewrite import brief
 from dra_driver.cel.reasons.similar import likely, question
+from dra_driver.cel.reasons.version_tests import TestedAsText, tested_as_texts
 from dra_driver.cel.syntax.ast import Call, Expr
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute
-from dra_driver.model.printable import CUT, without_middle
+from dra_driver.model.printable import CUT
 
 SHOWN_SENTENCES = 3
-LONGEST_ADVICE = 300
 
 
 class FailingCondition(Struct, frozen=True):
@@ -77,7 +79,10 @@ class FailureExplainer:
             lacks, corrections = self._misread(part, read, missing[0])
             return FailingCondition(text, missing, lacks, typos, corrections=corrections)
         mistyped = self._texts.kept(
-            ("mistyped", part.id), lambda: tuple(mistyped_quantities(self._parsed, part))
+            ("mistyped", part.id),
+            lambda: tuple(
+                [(one.says, one.correction) for one in mistyped_texts(self._parsed, part)]
+            ),
         )
         if mistyped:
             return _wrong_anywhere(text, mistyped)
@@ -100,18 +105,26 @@ class FailureExplainer:
             ("ordered", part.id, versions),
             lambda: tuple(ordered_versions(self._parsed, part, self._is_version)),
         )
+        tested = self._texts.kept(
+            ("tested", part.id, versions),
+            lambda: tuple(tested_as_texts(self._parsed, part, self._is_version)),
+        )
         parsers = tuple(dict.fromkeys(self._parsers(operand_paths)))
         told = chain(
             map(self._is_text, parsers),
             map(self._beside_version, texts),
             (self._compared_as_version(path, one) for path, one in ordered),
+            map(self._tested_as_text, tested),
         )
         return FailingCondition(
             text,
-            lacks=_first(told, len(parsers) + len(texts) + len(ordered)),
+            lacks=_first(told, len(parsers) + len(texts) + len(ordered) + len(tested)),
             parsers=parsers,
             texts=texts,
-            corrections=tuple([one for _, one in ordered]),
+            corrections=(
+                *(one for _, one in ordered),
+                *(one.correction for one in tested if one.correction),
+            ),
         )
 
     def _misread(
@@ -127,7 +140,7 @@ class FailureExplainer:
         )
         lacks = self._names.lacks(missing)
         if corrections:
-            lacks = f"{lacks}; {missing.name} is a capacity: write {_brief(corrections[0].write)}"
+            lacks = f"{lacks}; {missing.name} is a capacity: write {brief(corrections[0].write)}"
         near = {path: domain for path in read if (domain := self._near_domain(path))}
         others = self._texts.kept(
             ("domains", part.id, tuple(near.items())),
@@ -169,8 +182,7 @@ class FailureExplainer:
         return f"has {path.name} as the string {text}: wrap it, {how.replace('…', path.name)}"
 
     def _is_version(self, path: DevicePath) -> bool:
-        published = self._at(path)
-        return isinstance(published, DeviceAttribute) and published.version_value is not None
+        return is_version(self._at(path))
 
     def _type(self, path: DevicePath) -> str:
         published = self._at(path)
@@ -182,10 +194,15 @@ class FailureExplainer:
     def _beside_version(self, text: TextBesideVersion) -> str:
         """Return the sentence that the device has a version where the condition has a text."""
         version = shown(self._at(text.path))
-        return f"has {text.path.name} as the version {version}, not a string: write {_brief(text.right)}"
+        return f"has {text.path.name} as the version {version}, not a string: write {brief(text.right)}"
 
     def _compared_as_version(self, path: DevicePath, one: Correction) -> str:
-        return f"has {path.name} as the version {shown(self._at(path))}: write {_brief(one.write)}"
+        return f"has {path.name} as the version {shown(self._at(path))}: write {brief(one.write)}"
+
+    def _tested_as_text(self, one: TestedAsText) -> str:
+        version = shown(self._at(one.path))
+        has = f"has {one.path.name} as the version {version}"
+        return f"{has}, and {one.call.function} is for strings: {brief(one.write)}"
 
     def _at(self, path: DevicePath) -> object:
         return value_at(path, self._driver, self._device)
@@ -193,7 +210,7 @@ class FailureExplainer:
 
 def _wrong_anywhere(text: str, found: Sequence[tuple[str, Correction | None]]) -> FailingCondition:
     """Return the condition with sentences that name no device, so that those with the same error stay one group."""
-    everywhere = _first((_brief(says) for says, _ in found), len(found))
+    everywhere = _first((brief(says) for says, _ in found), len(found))
     corrections = tuple([one for _, one in found if one is not None])
     return FailingCondition(text, corrections=corrections, everywhere=everywhere)
 
@@ -214,11 +231,6 @@ def _first(sentences: Iterable[str], count: int) -> str:
     told = list(islice(sentences, SHOWN_SENTENCES))
     more = [f"{CUT} ({count - len(told):,} more)"] if count > len(told) else []
     return "; ".join([*told, *more])
-
-
-def _brief(text: str) -> str:
-    """Return what is to be written as a sentence has it. It may have 10 KiB."""
-    return without_middle(text, LONGEST_ADVICE)
 
 
 def _text_of(value: object) -> str:

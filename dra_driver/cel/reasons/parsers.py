@@ -18,6 +18,14 @@ from dra_driver.cel.syntax.unparse import literal, unparse
 
 PARSERS = ("quantity", "semver")
 ORDER = ("_<_", "_<=_", "_>_", "_>=_")
+TEXT_TESTS = {
+    "startsWith": "does not start with",
+    "endsWith": "does not end with",
+    "contains": "does not contain",
+    "matches": "does not match",
+}
+"""The functions that ask about a part of a string, and what their answer `false` means."""
+_EQUALITIES = ("_==_", "_!=_", "@in")
 MIRRORED = {
     "_<_": "_>_",
     "_<=_": "_>=_",
@@ -77,12 +85,12 @@ class TextBesideVersion(Struct, frozen=True):
 def texts_beside(
     root: Expr, is_version: Callable[[DevicePath], bool]
 ) -> Iterator[TextBesideVersion]:
-    """Yield each text, alone or in a list, that is compared with a version, if it can be parsed as one.
+    """Yield each text, alone or in a list, that is equal to a version or not, if it can be parsed as one.
 
-    Not one beside < or >, which do not compare versions either.
+    No other operator and no function takes a version in the place of a text.
     """
     for call in calls_in(root):
-        if call.function in ORDER:
+        if call.function not in _EQUALITIES:
             continue
         paths = [path for one in operands(call) if (path := path_of(one)) and is_version(path)]
         for path in paths:
@@ -111,7 +119,7 @@ def as_versions(parsed: ParsedAst, found: Collection[TextBesideVersion]) -> str:
 
 def _as_versions(part: AnyNode, found: Collection[TextBesideVersion]) -> AnyNode:
     changed = parts_of(part, lambda one: _as_versions(one, found))
-    if isinstance(part, Call):
+    if isinstance(part, Call) and part.function in _EQUALITIES:
         paths = set(map(path_of, operands(part)))
         calls = {one.text: one.call for one in found if one.path in paths}
         changed |= parts_of(replace(part, **changed), lambda one: _parsed(one, calls))

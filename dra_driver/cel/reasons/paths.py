@@ -21,7 +21,7 @@ from dra_driver.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
-from dra_driver.model.api.resource_slice import Device
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 
 DeviceField = Literal["driver", "attributes", "capacity", "allowMultipleAllocations"]
 _INDEX = ("_[_]", "_[?_]")
@@ -136,6 +136,11 @@ def value_at(path: DevicePath, driver: str, device: Device) -> object:
     if found is None and path.domain == driver:
         found = published.get(path.name)
     return found
+
+
+def is_version(published: object) -> bool:
+    """Return whether a published value is an attribute that is a version."""
+    return isinstance(published, DeviceAttribute) and published.version_value is not None
 
 
 def _is_device(part: Expr) -> bool:

@@ -9,15 +9,23 @@ from msgspec.structs import replace
 from dra_driver.cel.reasons.paths import DevicePath, domain_of, path_of
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, MapEntry, ParsedAst, Select, StructField
 from dra_driver.cel.syntax.unparse import literal, unparse
+from dra_driver.model.printable import without_middle
 
 NO_ID = 0
 """The number of a node that is in no macro."""
+_LONGEST = 300
+"""Characters of what is to be written, in a sentence."""
 AnyNode = TypeVar("AnyNode", bound=Expr | MapEntry | StructField)
 
 
 def written(path: DevicePath) -> str:
     """Return the path as CEL text."""
     return f"device.{path.kind}[{literal(path.domain)}].{path.name}"
+
+
+def brief(text: str) -> str:
+    """Return what is to be written as a sentence has it. It may have 10 KiB."""
+    return without_middle(text, _LONGEST)
 
 
 def guard(path: DevicePath) -> str:

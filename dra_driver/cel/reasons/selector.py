@@ -15,12 +15,12 @@ from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.conditions import (
     ConditionExplainer,
     FalseCondition,
-    PartTexts,
     compared,
 )
 from dra_driver.cel.reasons.corrections import replaced
 from dra_driver.cel.reasons.failing import FailingCondition, FailureExplainer
 from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
+from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
 from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 _NEAR = 0.6
+_BARE = re.compile(r"-?[0-9]+|true|false")
 _LOOKS = str.maketrans("oil_ ", "011--")
 
 
@@ -45,7 +46,7 @@ def same_but_for_looks(word: str, there: Sequence[str]) -> str:
 def without_quotes(word: str, there: Sequence[str]) -> str:
     """Return the existing number or truth value that the literal `word` is a text of: 2 for "2"; "" if there is none."""
     bare = word.strip('"')
-    return bare if word not in there and bare in there else ""
+    return bare if _BARE.fullmatch(bare) and word not in there and bare in there else ""
 
 
 def of_the_same_model(word: str, there: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@
 import re
 
 from dra_driver.model.memory_amounts import MIB
+from dra_driver.model.quantity import Quantity
 
 _AMOUNT = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(([kKmMgGtTpPeE])[iI]?[bB]?)\s*")
 _UNIT = re.compile(r"[kKmMgGtTpPeE][iI]?[bB]?")
@@ -18,11 +19,21 @@ _LONGEST = 200
 """Characters of the expression before an amount that are looked at."""
 
 
-def of_number(number: int) -> str:
-    """Return the quantity that a bare number stands for."""
-    if number in MIB:
-        return f"{number}Mi"
-    return f"{number}Gi" if number < MIB.start else str(number)
+def quantity(name: str, text: str) -> str:
+    """Return the quantity that a number or a text stands for beside a capacity; "" if it is none.
+
+    `name` is the name of the capacity, or an expression that reads it. Only memory has a unit that may be missing: 40 engines are 40.
+    """
+    likely = of_memory(text) if is_memory(name) else ""
+    return likely or (text if _is_quantity(text) else of_text(text))
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        Quantity.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def of_memory(text: str) -> str:
@@ -64,4 +75,4 @@ def unquoted(before: str, amount: str) -> str:
     if found is None:
         return f"{how}, and compared by compareTo, isGreaterThan or isLessThan."
     path = f'device.capacity["{found["domain"] or _ANY_DOMAIN}"].{found["name"]}'
-    return f"{how}, and compared by compareTo: {path}.compareTo({right}) {found['sign']} 0."
+    return f"{how}, and compared by compareTo: {path}.compareTo({right}) {found['sign']} 0"

@@ -94,6 +94,6 @@ _ADVICE = {
     "&": "'and' is written && in CEL.",
     "|": "'or' is written || in CEL.",
     "=": "Equality is written == in CEL.",
-    "`": "Backquotes go around one field name, as in a.`b-c`.",
+    "`": "Backquotes go around one field name, as in a.`b-c`",
     ";": "A selector is one expression: join conditions with && or ||.",
 }

@@ -215,7 +215,7 @@ def _is_name(node: Expr | None, name: str) -> bool:
 
 def _has(nodes: NodeFactory, _: Expr, args: tuple[Expr, ...]) -> Expr:
     if not isinstance(args[0], Select):
-        hint = "has() asks whether a field is there: has(a.b). For a key write 'key' in a, or a[?'key'].hasValue()."
+        hint = "has() asks whether a field is there: has(a.b); for a key write 'key' in a, or a[?'key'].hasValue()"
         raise MacroError(args[0], "invalid argument to has() macro", hint)
     return nodes.presence(args[0])
 

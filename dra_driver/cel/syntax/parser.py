@@ -499,10 +499,10 @@ def _balanced(function: str, terms: Sequence[Expr], places: Sequence[int], part:
 _NAMED_VALUES: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _LITERALS = frozenset({*literals.NUMBERS, *_NAMED_VALUES, "string", "bytes"})
 _RESERVED_ADVICE = (
-    "The word is reserved in CEL: as a key of a map write it in brackets, as in a['for']."
+    "The word is reserved in CEL: as a key of a map write it in brackets, as in a['for']"
 )
 _NO_BACKQUOTES = (
-    "Before Kubernetes 1.37 write such a field in brackets: a['b-c'] instead of a.`b-c`."
+    "Before Kubernetes 1.37 write such a field in brackets: a['b-c'] instead of a.`b-c`"
 )
 _ESCAPE_ADVICE = "Bytes know no \\u escapes, and no escape may stand for half a character."
 _ADVICE = {

@@ -115,7 +115,12 @@ def test_a_comparison_with_another_type_is_told(expression: str, message: str, a
         (
             f"{NVIDIA}.compute > 5",
             "compute is no attribute",
-            'write device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("…")) >= 0',
+            'write device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("5")) > 0',
+        ),
+        (
+            f"{NVIDIA}.compute > {NVIDIA}.index",
+            "compute is no attribute",
+            'write device.capacity["gpu.nvidia.com"].compute.compareTo(quantity("…")) >= 0, with the amount',
         ),
         (
             f"{NVIDIA}.numaNode == 0",
@@ -167,7 +172,7 @@ VERSION = f"{NVIDIA}.driverVersion"
         (f"{VERSION} >= 550", f'{VERSION}.compareTo(semver("550", true)) >= 0'),
         (f'{VERSION} != "550.01.05"', f'{VERSION} != semver("550.01.05", true)'),
         (f'"550.1.1" == {VERSION}', f'semver("550.1.1") == {VERSION}'),
-        (f'{VERSION} >= "newest"', "three numbers as in 12.4.0"),
+        (f'{VERSION} >= "newest"', "three numbers, as in 12.4.0"),
     ],
 )
 def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
@@ -175,6 +180,28 @@ def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
     assert (one.rule, one.action) == ("cel-type", f"write {right}")
     if "semver" in right:
         assert found(selector(right, "'")) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "action"),
+    [
+        ('startsWith("550")', f"write {VERSION}.major() == 550"),
+        ('endsWith("15")', "ask .major(), .minor() or .patch(), or compare it with semver(…)"),
+    ],
+)
+def test_a_version_that_is_tested_as_a_string_is_told(call: str, action: str) -> None:
+    (one,) = found(selector(f"{VERSION}.{call}", "'"))
+    function = call.partition("(")[0]
+    assert one.message == f"driverVersion is a version, and {function} is for strings"
+    assert (one.rule, one.action) == ("cel-type", action)
+    assert found(selector(f"{NVIDIA}.brand.{call}", "'")) == []
+
+
+@pytest.mark.parametrize("text", ["9.0", "550.90.07"])
+def test_a_version_of_another_form_is_told_with_what_parses_it(text: str) -> None:
+    (one,) = found(selector(f'{VERSION}.isGreaterThan(semver("{text}"))', "'"))
+    assert (one.rule, one.action) == ("cel-value", f'write semver("{text}", true)')
+    assert one.message.startswith(f"'{text}' is no version: the expression ends with an error")
 
 
 @pytest.mark.parametrize("amount", ["40g", "40gb", "40GB", "40 Gi", "40GiB"])

@@ -284,6 +284,16 @@ MEMORY = f'device.capacity["{GPU}"].memory'
             f'{MEMORY}.compareTo(quantity("8Gi")) >= 0',
             "'8GB' is no quantity: write 8Gi (or 8G)",
         ),
+        (
+            f'{A}.driverVersion.isGreaterThan(semver("550.90.07"))',
+            f'{A}.driverVersion.isGreaterThan(semver("550.90.07", true))',
+            "'550.90.07' is no version: write semver(\"550.90.07\", true)",
+        ),
+        (
+            f'{A}.driverVersion.startsWith("570")',
+            f"{A}.driverVersion.major() == 570",
+            "has driverVersion as the version 570.1.0, and startsWith is for strings: write @",
+        ),
     ],
 )
 def test_what_was_most_likely_meant_comes_before_leaving_it_out(
@@ -333,7 +343,7 @@ def test_a_text_that_is_no_quantity_is_one_reason_for_all_devices() -> None:
         (f'{A}.numa > "2"', 'numa is an int, and "2" is a string: write 2'),
         (
             f'{MEMORY}.compareTo(quantity("lots")) >= 0',
-            "'lots' is no quantity: write a number with its unit, as in 40Gi",
+            "'lots' is no quantity: write a number, as in 8 or 40Gi",
         ),
     ],
 )

@@ -89,6 +89,15 @@ def test_only_texts_are_taken_for_mistyped() -> None:
         assert told.hint == hint
 
 
+def test_a_text_is_not_taken_for_a_mistyped_version() -> None:
+    published = device("a", attributes={"driverVersion": {"version": "550.54.15"}})
+    report = asking(state(resource_slice([published])), f'"550.54.15" == {A}.driverVersion')
+    (told,) = verdicts(report)
+    assert told.hint == 'driverVersion is a version: write semver("550.54.15")'
+    (what,) = changes(report)
+    assert f'write semver("550.54.15") == {A}.driverVersion instead of' in what
+
+
 def test_a_driver_that_publishes_nothing_is_told_with_one_that_is_spelled_alike() -> None:
     cluster = state(OTHERS, resource_slice([device("a")], driver="gpus.example.com"))
     told = DriverPublishesNothing(GPU, "did you mean gpus.example.com?")

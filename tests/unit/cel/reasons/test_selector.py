@@ -108,6 +108,19 @@ def test_a_condition_is_told_with_what_it_found(expression: str, found: str) -> 
     assert [part.found for part in false_conditions(expression)] == [found]
 
 
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [("1.2.0", 'semver("1.2.0")'), ("1.2", 'semver("1.2", true)'), ("newest", "")],
+)
+def test_a_text_that_never_equals_a_version_is_told(text: str, right: str) -> None:
+    """With the text first, CEL says false; with the version first the evaluation ends with an error."""
+    (told,) = false_conditions(f'"{text}" == {A}.driverVersion')
+    assert told.hint == (f"driverVersion is a version: write {right}" if right else "")
+    assert told.relaxed == f'semver("1.2.0") == {A}.driverVersion'
+    assert told.wanted == ()
+    assert compile_selector(told.relaxed).matches(value())
+
+
 RELAXED = [
     (
         f'{C}.memory.compareTo(quantity("80Gi")) >= 0',

@@ -61,6 +61,8 @@ def test_a_name_that_only_looks_alike_is_the_same(word: str, there: list[str], s
         ('"2"', ['"2"', "2"], ""),
         ('"3"', ["1", "2"], ""),
         ("2", ["2"], ""),
+        ('"-2"', ["-2"], "-2"),
+        ('"550.54.15"', ["550.54.15"], ""),
     ],
 )
 def test_a_text_of_a_number_is_that_number(word: str, there: list[str], same: str) -> None:

@@ -48,8 +48,22 @@ def test_only_memory_is_in_bytes(name, memory):
 
 
 @pytest.mark.parametrize(
-    ("number", "meant"),
-    [(999, "999Gi"), (1000, "1000Mi"), (1_000_000, "1000000Mi"), (1_000_001, "1000001")],
+    ("name", "text", "meant"),
+    [
+        ("memory", "999", "999Gi"),
+        ("memory", "1000", "1000Mi"),
+        ("memory", "1000000", "1000000Mi"),
+        ("memory", "1000001", "1000001"),
+        ("memory", "39.5", "39.5Gi"),
+        ("memory", "0", "0"),
+        ("memory", "40GB", "40Gi"),
+        ("memory", "much", ""),
+        ("slots", "14", "14"),
+        ("slots", "14.5", "14.5"),
+        ("slots", "40Gi", "40Gi"),
+        ("slots", "40GB", "40Gi"),
+        ("slots", "4 slots", ""),
+    ],
 )
-def test_a_number_is_what_it_most_likely_is_in_memory(number, meant):
-    assert amounts.of_number(number) == meant
+def test_only_an_amount_of_memory_has_a_unit_that_is_not_there(name, text, meant):
+    assert amounts.quantity(name, text) == meant
