@@ -150,6 +150,13 @@ def test_hyphens_of_a_label_stand_for_the_blanks_of_a_name(
     assert [_placed(found.documents, name) for name in (product, other)] == [True, False]
 
 
+def test_a_name_of_a_gpu_that_is_not_known_stays() -> None:
+    label = "{nodeSelector: {accelerator: nvidia-super-gpu}}"
+    (one,) = convert(pod("{nvidia.com/gpu: 1}", label), Choice(), ()).left
+    assert one.what == "accelerator: nvidia-super-gpu"
+    assert one.reason.startswith("no GPU is known by this name: write nvidia.com/gpu.product")
+
+
 def _placed(documents: Sequence[Object], product: str) -> bool:
     """Whether the search places the pods on a machine with GPUs of this name."""
     added = new_node("t4x2:gpu.nvidia.com", flag="")

@@ -414,15 +414,6 @@ MEMORY = 'device.capacity["gpu.nvidia.com"].memory'
             [has(f"{NVIDIA}.productName", f'{NVIDIA}.productName.matches("(^|[ -])H100($|[ -])")')],
         ),
         (
-            "cloud.google.com/gke-accelerator: nvidia-rtx-pro-6000",
-            [
-                has(
-                    f"{NVIDIA}.productName",
-                    f'{NVIDIA}.productName.matches("(^|[ -])RTX[ -]PRO[ -]6000($|[ -])")',
-                )
-            ],
-        ),
-        (
             "gpu-type: A.1",
             [
                 has(
@@ -440,10 +431,6 @@ def test_a_label_becomes_a_selector(label: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("label", "reason"),
     [
-        (
-            "accelerator: nvidia-super-gpu",
-            "accelerator: nvidia-super-gpu: no GPU is known by this name: write nvidia.com/gpu.product",
-        ),
         ("gpu-count: '8'", "gpu-count: 8: how many devices a node has, no device can say"),
         (
             "nvidia.com/mig.strategy: mixed",

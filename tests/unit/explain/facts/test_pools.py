@@ -19,7 +19,7 @@ from dra_driver.explain.verdict import FeatureOff, PoolIncomplete
 from dra_driver.model.api.core import Node
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import FLEET, GPU, MINE, device, devices, node, request, resource_slice
-from tests.unit.explain.clusters import state
+from tests.unit.explain.clusters import holder, state
 from tests.unit.explain.test_report import owned
 
 FIRST, HOME, LAST = FLEET
@@ -153,6 +153,32 @@ def test_a_slice_that_is_ignored_stays_in_a_pool_that_is_divided() -> None:
     assert fleet.unusable == {POOL: FeatureOff(COMPATIBILITY_GROUPS, gate)}
     assert usable(fleet, cluster.nodes[-1]) == searched(fleet, cluster.nodes[-1])
     assert ALONE not in str(_report(cluster))
+
+
+def test_nodes_are_not_alike_if_the_slice_of_one_is_ignored() -> None:
+    plain = resource_slice(devices(1), pool=FIRST)
+    ignored = resource_slice(devices(1), name="b", pool=LAST, nodeName=LAST, sharedCounters=SETS)
+    report = _report(state(plain, ignored, *OTHERS, owned(request()), kubernetesVersion="v1.33.1"))
+    fit = [name for one in report.nodes if one.placement for name in one.nodes]
+    why = FeatureOff(PARTITIONABLE, "a device in a slice with sharedCounters")
+    assert (fit, [one.devices for one in report.nodes if one.nodes == (LAST,)]) == (
+        [FIRST],
+        [(why,)],
+    )
+
+
+def test_a_device_that_is_held_in_an_ignored_slice_takes_no_counters() -> None:
+    grouped = device("mig-0", consumesCounters=_consumes(groups=True))
+    parts = [
+        resource_slice([], name="cs", slices=2, sharedCounters=SETS, nodeName=HOME),
+        resource_slice(
+            [device("mig-1", consumesCounters=_consumes(groups=False))], name="a", slices=2
+        ),
+        resource_slice([grouped], name="b", slices=2),
+    ]
+    fleet = Fleet(state(*parts, holder("mig-0")))
+    assert fleet.held.devices
+    assert fleet.ledger(POOL).left(("card", "slices")) == 4 * 10**9
 
 
 def _consumes(*, groups: bool) -> list[dict[str, Any]]:
