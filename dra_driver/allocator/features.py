@@ -4,7 +4,7 @@
 Upstream has three implementations of the allocator: stable, incubating, experimental. Each is a copy of the one before
 with more features. The scheduler uses the first one that supports all enabled features. This project has one search. Where
 the three implementations differ, the search reads `Rules`. The rules are those of release 1.37. Older releases differ in
-more; of that, `Rules` has three rules, which are the same in all implementations of a release.
+more; of that, `Rules` has four rules, which are the same in all implementations of a release.
 Source: k8s.io/dynamic-resource-allocation/structured/allocator.go and internal/types.go.
 """
 
@@ -53,6 +53,8 @@ _COMPLETE_POOLS_ONLY = 35
 """Before this minor release the search took devices of incomplete pools. It looked at the slices for one node only."""
 _COUNTERS_APART = 35
 """Before this minor release counter sets were in the slice of the devices that consume them; since then, in slices without devices."""
+_COUNTERS_WITHOUT_GATE = 34
+"""In this minor release the search read slices with counters although PARTITIONABLE was off."""
 _ALL_NEEDS_A_DEVICE = 33
 """Before this minor release allocationMode All was satisfied with no devices if none matched."""
 
@@ -117,6 +119,9 @@ class Rules(Struct, frozen=True):
     counters_beside_devices: bool
     """Counter sets are in the slice of the devices that consume them, and no other slice of the pool has a part in them."""
 
+    ignores_counter_slices: bool
+    """Slices with counters are ignored: their feature is off. The devices of such slices that need no counters cannot be had either."""
+
     all_may_be_none: bool
     """A request with allocationMode All may get no devices."""
 
@@ -148,5 +153,7 @@ class Rules(Struct, frozen=True):
             experimental=chosen == "experimental",
             takes_from_incomplete_pools=minor < _COMPLETE_POOLS_ONLY,
             counters_beside_devices=minor < _COUNTERS_APART,
+            ignores_counter_slices=PARTITIONABLE not in features
+            and minor != _COUNTERS_WITHOUT_GATE,
             all_may_be_none=minor < _ALL_NEEDS_A_DEVICE,
         )

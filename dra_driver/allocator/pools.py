@@ -5,18 +5,19 @@ A driver publishes a pool as one or more slices. To change the pool, it writes e
 scheduler may see the slices in the middle of this change. It ignores slices of an old generation. A pool is incomplete
 if slices of the new generation are still missing, and invalid if its content is wrong: a device name occurs twice, or a
 device consumes a counter that no slice declares. The scheduler allocates nothing from an incomplete or invalid pool. Before
-1.35, an incomplete pool blocked only requests with allocationMode All, and counters were in the slice of their devices. Slices for other nodes matter for two reasons:
+1.35, an incomplete pool blocked only requests with allocationMode All, the slices for other nodes made nothing outdated, and counters were in the slice of their devices. Slices for other nodes matter for two reasons:
 without them the pool is incomplete, and their devices consume the same counters.
 Source: k8s.io/dynamic-resource-allocation/structured/internal/*/pools_*.go (GatherPools, buildPool).
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.cached_attribute import cached_attribute
 from dra_driver.allocator.devices import CounterName, PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
-from dra_driver.allocator.features import Rules
+from dra_driver.allocator.features import COMPATIBILITY_GROUPS, PARTITIONABLE, Rules
 from dra_driver.allocator.own_counters import with_own_counters
 from dra_driver.allocator.state import PoolID
 from dra_driver.model.api.core import Node
@@ -113,7 +114,7 @@ class SliceIndex:
         """Return the newest slices for the node, by pool. Raises AllocationError if a node selector is invalid."""
         seen: dict[PoolID, list[PoolSlice]] = {}
         for part in self._candidates(node):
-            if self._known(part) and self._is_for(part, node):
+            if ignored_because(part, self._rules) is None and self._is_for(part, node):
                 _keep_newest(seen, part)
         return seen
 
@@ -127,18 +128,6 @@ class SliceIndex:
 
     def _is_for_all(self, part: PoolSlice) -> bool:
         return self._counters_for_all and bool(part.spec.shared_counters)
-
-    def _known(self, part: PoolSlice) -> bool:
-        """Return whether the enabled features support the slice. The scheduler ignores all other slices.
-
-        The pool of an ignored slice is incomplete, so the scheduler does not allocate the pool's other devices either.
-        """
-        spec, rules = part.spec, self._rules
-        if not rules.partitionable and (
-            spec.per_device_node_selection is not None or spec.shared_counters
-        ):
-            return False
-        return rules.compatibility_groups or not part.uses_compatibility_groups
 
     def _is_for(self, part: PoolSlice, node: Node) -> bool:
         if self._is_for_all(part):
@@ -162,15 +151,15 @@ class SliceIndex:
         # Some slices are missing here. They may be for other nodes, so read all slices of the pool in the cluster
         # (checkSlicesInPool).
         others = self._of_pool[pool_id]
-        if any(part.spec.pool.generation > pool.generation for part in others):
+        older = self._rules.takes_from_incomplete_pools
+        if not older and any(part.spec.pool.generation > pool.generation for part in others):
             return None  # The node's slices are outdated. The new generation has no slice for this node yet.
         everything = [
             part
             for part in others
-            if part.spec.pool.generation == pool.generation
-            and (self._rules.compatibility_groups or not part.uses_compatibility_groups)
+            if part.spec.pool.generation == pool.generation and is_counted(part, self._rules)
         ]
-        if self._rules.takes_from_incomplete_pools:
+        if older:
             found = self._complete_pool(pool_id, slices, everything)
             found.incomplete_for_all = True
             return found
@@ -207,6 +196,30 @@ class SliceIndex:
     def _has_devices(self, part: PoolSlice) -> bool:
         """Return whether the scheduler takes devices of the slice: from 1.35 on, not of one with counters."""
         return self._rules.counters_beside_devices or not part.spec.shared_counters
+
+
+class Ignored(NamedTuple):
+    """The feature gate that a slice needs, and the field for which it needs it."""
+
+    gate: str
+    field: str
+
+
+def ignored_because(part: PoolSlice, rules: Rules) -> Ignored | None:
+    """Return why the scheduler ignores the slice: a feature that it needs is off. None if it reads the slice."""
+    spec = part.spec
+    if spec.per_device_node_selection is not None and not rules.partitionable:
+        return Ignored(PARTITIONABLE, "perDeviceNodeSelection")
+    if spec.shared_counters and rules.ignores_counter_slices:
+        return Ignored(PARTITIONABLE, "sharedCounters")
+    if not is_counted(part, rules):
+        return Ignored(COMPATIBILITY_GROUPS, "compatibilityGroups")
+    return None
+
+
+def is_counted(part: PoolSlice, rules: Rules) -> bool:
+    """Return whether the slice counts when the slices of a pool for all nodes are counted. An ignored slice may count all the same."""
+    return rules.compatibility_groups or not part.uses_compatibility_groups
 
 
 def _keep_newest(seen: dict[PoolID, list[PoolSlice]], part: PoolSlice) -> None:

@@ -4,6 +4,7 @@
 The selectors of a request are asked for the devices that its class leaves, as the scheduler does.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -141,7 +142,7 @@ class DevicesOfCluster:
                 "cel-no-device",
                 expression.path,
                 f"none of the devices{of_class} matches the expression",
-                f"`explain -f {one.file}` says for each condition what the devices have instead",
+                f"`{self._known.explain} -f {shlex.quote(one.file)}` says for each condition what the devices have instead",
             )
 
     def _of_class(self, name: str) -> list[SliceDevice]:

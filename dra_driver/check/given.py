@@ -95,12 +95,14 @@ def _not_read(_content: Mapping[str, object]) -> ReadConfig:
 class Known(Struct, frozen=True, kw_only=True):
     """What is known besides the files. Without `state` there is no cluster, and nothing is said of what may be in it.
 
-    `kinds` are the kinds of configuration of the driver. `read_layouts` and `read_plugin_config` read what NVIDIA's tools read.
+    `kinds` are the kinds of configuration of the driver. `read_layouts` and `read_plugin_config` read what NVIDIA's tools read. `explain` is
+    the command that explains a manifest in this cluster.
     """
 
     driver: str = DOMAIN
     kinds: tuple[ConfigKind, ...] = ()
     state: ClusterState | None = None
+    explain: str = "dra-driver explain"
     read_layouts: Callable[[Mapping[str, object]], ReadConfig] = _not_read
     read_plugin_config: Callable[[Mapping[str, object]], ReadConfig] = _not_read
 

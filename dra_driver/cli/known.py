@@ -3,8 +3,10 @@
 
 import argparse
 import json
+import shlex
 from collections.abc import Mapping
 
+from dra_driver import PROJECT
 from dra_driver.backends.nvidia.config import KINDS
 from dra_driver.backends.nvidia.plugin.config import read_config
 from dra_driver.backends.nvidia.plugin.mig_layout import read_layouts
@@ -21,6 +23,7 @@ def known(chosen: argparse.Namespace) -> Known:
         driver=chosen.driver_name,
         kinds=(*KINDS, LABEL, GPU, GPU_OF_LATER_RELEASES, NET, *kinds_of_others()),
         state=state(chosen),
+        explain=_explain(chosen),
         read_layouts=_layouts,
         read_plugin_config=_plugin_config,
     )
@@ -33,6 +36,17 @@ def state(chosen: argparse.Namespace) -> ClusterState | None:
     if chosen.cluster or chosen.kubeconfig or chosen.context:
         return cluster.read(cluster.target(chosen))
     return None
+
+
+def _explain(chosen: argparse.Namespace) -> str:
+    """Return the command that explains a manifest in the same cluster or record."""
+    flags = {
+        "--from": chosen.record,
+        "--kubeconfig": chosen.kubeconfig,
+        "--context": chosen.context,
+    }
+    given = (word for flag, value in flags.items() if value for word in (flag, str(value)))
+    return shlex.join((PROJECT, "explain", *given))
 
 
 def _layouts(content: Mapping[str, object]) -> ReadConfig:

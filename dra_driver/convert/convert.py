@@ -141,6 +141,8 @@ def _convert(
     without_partition(spec)
     uses = list(_containers(spec, state))
     if not state.asked:
+        if not state.left and not _is_of_cluster(made, spec):
+            state.left += _unscheduled(spec, state.around)
         return Converted("", (), (), tuple(state.left), tuple(without_request(spec)))
     selected = choice_of_nodes(spec, [one.wanted for one in state.asked], products)
     asked = [
@@ -157,6 +159,18 @@ def _convert(
         notes.append(_RUNTIME)
     made_first = tuple(_object(made, entry, asked) for entry in claims.values())
     return Converted("", made_first, tuple(notes), (*state.left, *selected.left))
+
+
+def _is_of_cluster(made: Object, spec: Object) -> bool:
+    """Whether it is a pod that was read from a cluster, so that the scheduler may have written its nodeName."""
+    metadata = made.get("metadata")
+    return spec is made.get("spec") and isinstance(metadata, dict) and bool(metadata.get("uid"))
+
+
+def _unscheduled(spec: Object, there: Around) -> Iterator[NotConverted]:
+    """Yield why the claims that the pod has already get no devices."""
+    if there.unscheduled and spec.get("resourceClaims"):
+        yield NotConverted(f"nodeName: {there.node_name}", there.unscheduled)
 
 
 def _tolerates(spec: Object) -> bool:

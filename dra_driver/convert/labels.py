@@ -31,11 +31,15 @@ _SHARED = "nodes with this label offer shares of a GPU as nvidia.com/gpu; ask fo
 _GKE_PRODUCTS: Mapping[str, str] = {
     "nvidia-h100-mega-80gb": "H100",
     "nvidia-h200-141gb": "H200",
-    "nvidia-l4": "L4",
-    "nvidia-gb200": "GB200",
-    "nvidia-b200": "B200",
 }
-_MODEL = re.compile(r"nvidia-(?:tesla-)?(?P<model>[a-z]+\d+[a-z]*)(?:-(?P<memory>\d+gb))?")
+"""Names whose last part is not in the name of the product."""
+_MODEL = re.compile(
+    r"(?:nvidia-)?(?:(?:tesla|geforce|quadro)-)?(?P<model>rtx-(?:pro-)?[a-z]?\d+[a-z]*|[a-z]+\d+[a-z]*)(?:-(?P<memory>\d+gb))?"
+)
+_NO_MODEL = (
+    "no GPU is known by this name: write nvidia.com/gpu.product in its place, with the name that `nvidia-smi -L` shows and hyphens for its blanks, and convert again; it "
+    "stays"
+)
 _VENDORS = ("nvidia", "amd", "intel", "habana")
 _OF_PART = re.compile(r"-MIG-(?P<profile>.+)$")
 """The end of a product's label on nodes whose nvidia.com/gpu are MIG devices (strategy single)."""
@@ -218,11 +222,18 @@ def _generation(asked: _Asked) -> Selected | NotConverted:
 
 
 def _model(asked: _Asked) -> Selected | NotConverted:
-    """The names of Google's clusters: nvidia-tesla-v100, nvidia-a100-80gb; and the bare name of a vendor."""
+    """The names of Google's clusters, with hyphens for blanks: nvidia-tesla-v100, nvidia-a100-80gb; and the bare name of a vendor."""
     read = asked.attribute("productName")
     if asked.condition.values and all(value in _VENDORS for value in asked.condition.values):
         vendor = asked.attribute("vendor")
         return _compared(asked, vendor, lambda value: f"{vendor} == {_text(value)}")
+
+    def is_unknown(value: str) -> bool:
+        known = value in _GKE_PRODUCTS or _MODEL.fullmatch(value)
+        return value.startswith("nvidia-") and not known
+
+    if any(map(is_unknown, asked.condition.values)):
+        return NotConverted(str(asked.condition), _NO_MODEL)
 
     def one(value: str) -> str:
         found = _MODEL.fullmatch(value)
@@ -232,7 +243,7 @@ def _model(asked: _Asked) -> Selected | NotConverted:
             if found and found["memory"] and value not in _GKE_PRODUCTS
             else ""
         )
-        pattern = rf"(^|[ -]){re.escape(model)}($|[ -]){memory}"
+        pattern = rf"(^|[ -]){spelled(model)}($|[ -]){memory}"
         return f"{read}.matches({_text(pattern)})"
 
     return _compared(asked, read, one)

@@ -35,7 +35,7 @@ _ON_ONE_NODE = (
 )
 _NO_SCHEDULER = (
     "with spec.nodeName the scheduler never sees the pod, and only the scheduler gives a claim its devices: leave nodeName out (in a pod that runs, the "
-    "scheduler wrote it), and if it must be this node, require it by nodeAffinity with matchFields metadata.name In {}; then convert again; it stays"
+    "scheduler wrote it), and if it must be this node, require it by nodeAffinity with matchFields metadata.name In {}"
 )
 _OF_CONTAINERS = "the API server refuses it in the resources of a whole pod: ask for it in those of the container that uses it, and convert again; it stays"
 _NO_GPU_HAS = MIB.start
@@ -89,6 +89,11 @@ class Around(Struct, frozen=True):
     not_shared: str = ""
     node_name: str = ""
 
+    @property
+    def unscheduled(self) -> str:
+        """Why no claim of the pod gets devices; "" for a pod that does not name its node."""
+        return _NO_SCHEDULER.format(self.node_name) if self.node_name else ""
+
     def meant_by(self, name: str) -> str:
         """Return the resource that a name means on the nodes of the pod."""
         if self.profile and name in (_GPU, _GPU_SHARED):
@@ -98,7 +103,7 @@ class Around(Struct, frozen=True):
     def against(self, name: str) -> str:
         """Return why no claim can stand for a resource here; "" if one can."""
         if self.node_name:
-            return _NO_SCHEDULER.format(self.node_name)
+            return f"{self.unscheduled}; then convert again; it stays"
         reason = self.may_be_part if name in (_GPU, _GPU_SHARED) else ""
         return reason or (self.not_shared if self.meant_by(name) == _GPU_SHARED else "")
 

@@ -30,6 +30,7 @@ from dra_driver.allocator.features import (
     PARTITIONABLE,
     PRIORITIZED_LIST,
 )
+from dra_driver.allocator.pools import ignored_because
 from dra_driver.allocator.taints import EFFECTIVE, tolerates
 from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.claim_request import ClaimRequest
@@ -131,8 +132,10 @@ class DeviceState:
         rules = self._fleet.rules
         if device.device.binding_conditions and not rules.binding_conditions:
             yield FeatureOff(BINDING_CONDITIONS, "a device with bindingConditions")
-        counters = device.device.consumes_counters or device.slice.spec.per_device_node_selection
-        if counters and not rules.partitionable:
+        ignored = ignored_because(device.slice, rules)
+        if ignored:
+            yield FeatureOff(ignored.gate, f"a device in a slice with {ignored.field}")
+        elif device.device.consumes_counters and not rules.partitionable:
             yield FeatureOff(PARTITIONABLE, "a device that shares counters")
         skips = rules.experimental and device.slice.spec.skip_node_operations
         if skips and not self._some_node_skips():
@@ -184,7 +187,8 @@ class DeviceState:
             yield CapacityConsumed(name, str(consumed[name]), str(left), *users)
 
     def _used_up(self, device: SliceDevice) -> Iterator[Verdict]:
-        if not self._fleet.rules.partitionable:
+        rules = self._fleet.rules
+        if not rules.partitionable or ignored_because(device.slice, rules):
             return
         if device.id in self._fleet.held.shares:
             return  # the counters were taken when the first share was allocated
@@ -192,7 +196,7 @@ class DeviceState:
         counter = ledger.exhausted(device)
         if counter is not None:
             yield self._counter(device, ledger, counter)
-        elif self._fleet.rules.compatibility_groups:
+        elif rules.compatibility_groups:
             counter_set = ledger.incompatible(device)
             if counter_set is not None:
                 users = self._fleet.users_of_counters(device.slice.pool_id, counter_set)

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.pools import ignored_because
 from dra_driver.allocator.state import PoolID
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.claim_state import skips_operations
@@ -208,7 +209,7 @@ class NodeEquivalence:
         compared = [device.attribute(name) for name in self._compared.attributes]
         rest = (
             device.slice.spec.skip_node_operations,
-            device.slice.spec.per_device_node_selection,
+            ignored_because(device.slice, self._fleet.rules),
             published.capacity,
             published.consumes_counters,
             published.taints,

@@ -27,6 +27,7 @@ from dra_driver.explain.verdicts.pod import (
 )
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
+from dra_driver.model.plugin_resources import is_converted
 from dra_driver.model.resource_names import may_be_devices
 
 
@@ -376,10 +377,11 @@ def _by_other_fields(reason: verdict.Verdict) -> str:
                 "the selector with what these nodes publish"
             )
         case verdict.ClassMissing(resource=resource) if resource:
+            by_convert = ": `dra-driver convert` does it" if is_converted(resource) else ""
             return (
                 f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
                 "(`kubectl get deviceclasses`), install a device plugin that offers it, or write a "
-                "claim in place of the resource: `dra-driver convert` does it for nvidia.com, amd.com and Intel's names"
+                f"claim in place of the resource{by_convert}"
             )
     return ""
 

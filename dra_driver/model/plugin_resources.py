@@ -8,13 +8,15 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping
 
-from dra_driver.model.mig_profiles import likely_mig_resource
+from dra_driver.model.mig_profiles import likely_mig_resource, profile_of
 from dra_driver.model.other_resources import elsewhere
 
 _RESOURCES = re.compile(
     r"nvidia\.com/(gpu|gpu\.shared|mig-.+)|amd\.com/(gpu|[a-z]+_[a-z0-9]+)|gpu\.intel\.com/(i915|xe)"
     r"|habana\.ai/gaudi|aliyun\.com/gpu-(mem|count)"
 )
+_WITHOUT_CLAIM = re.compile(r"amd\.com/[a-z]+_.+|aliyun\.com/gpu-count")
+"""Resources for which no claim stands: parts of AMD's GPUs, and how many GPUs share an amount of memory."""
 _EXAMPLES = (
     *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "amd.com/gpu"),
     *("gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi", "aliyun.com/gpu-mem"),
@@ -44,6 +46,13 @@ _LABELS = re.compile(
 def is_device_resource(name: str) -> bool:
     """Return whether a plugin of a vendor offers devices, or parts of them, by this name."""
     return _RESOURCES.fullmatch(name) is not None
+
+
+def is_converted(name: str) -> bool:
+    """Return whether `convert` writes a claim for this resource of devices."""
+    if name.startswith("nvidia.com/mig-"):
+        return bool(profile_of(name))
+    return is_device_resource(name) and not _WITHOUT_CLAIM.fullmatch(name)
 
 
 def is_invented_resource(name: str) -> bool:

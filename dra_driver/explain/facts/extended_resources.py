@@ -11,7 +11,7 @@ k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dra_driver.allocator.amounts import amount
-from dra_driver.cel.reasons.similar import meant
+from dra_driver.cel.reasons.similar import meant, question
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.pod_requests import (
     is_sidecar,
@@ -32,6 +32,7 @@ from dra_driver.model.api.resource_claim import (
 )
 from dra_driver.model.cluster import EXTENDED_RESOURCE_CLAIM, ClusterState
 from dra_driver.model.gates import ALLOCATION
+from dra_driver.model.plugin_resources import likely_resource
 from dra_driver.model.resource_names import DEVICE_CLASS_PREFIX, is_extended, may_be_devices
 
 GATE = "DRAExtendedResource"
@@ -157,8 +158,10 @@ def _nowhere_offered(
     if resource in offered:
         return None
     known = {*filter(is_extended, offered), *(c for c in classes if is_extended(c))}
+    near = meant(resource, sorted(known))
     there = f"offered are {first_names(sorted(known))}" if known else ""
-    return ClassMissing("", meant(resource, sorted(known)) or there, resource)
+    usual = question(likely_resource(resource))
+    return ClassMissing("", near or "; ".join(filter(None, (usual, there))), resource)
 
 
 def claim_for(pod: Pod, resources: Iterable[str], classes: Mapping[str, str]) -> ResourceClaim:

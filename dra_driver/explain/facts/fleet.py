@@ -14,7 +14,7 @@ from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.own_counters import with_own_counters
-from dra_driver.allocator.pools import Pool
+from dra_driver.allocator.pools import Pool, ignored_because
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
@@ -27,7 +27,7 @@ from dra_driver.explain.facts.pools import pools_of
 from dra_driver.explain.facts.resized_pods import StatusCounts
 from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.names import full_name
-from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
+from dra_driver.explain.verdict import FeatureOff, PoolIncomplete, PoolInvalid
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState
@@ -161,10 +161,12 @@ class Fleet:
         return UsedResources(self.state.pods, self.counts)
 
     @cached_property
-    def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid]:
+    def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid | FeatureOff]:
         """The pools from which the scheduler takes no device, each with the reason. Before 1.35, `DeviceState` makes an exception."""
         return {
-            pool_id: _incomplete(pool) if pool.incomplete else PoolInvalid(str(pool_id), why)
+            pool_id: _incomplete(pool, self.rules)
+            if pool.incomplete
+            else PoolInvalid(str(pool_id), why)
             for pool_id, pool in self.pools.items()
             if (why := pool.invalid_because) or pool.incomplete
         }
@@ -173,9 +175,13 @@ class Fleet:
         """Return what is left of the pool's counters. Fails for a pool in `unusable`."""
         known = self._ledgers.get(pool_id)
         if known is None:
-            held = self.held
+            held, rules = self.held, self.rules
             known = AvailableCounters(
-                self.pools[pool_id], lambda one: one.id in held.devices or one.id in held.shares
+                self.pools[pool_id],
+                lambda one: (
+                    (one.id in held.devices or one.id in held.shares)
+                    and ignored_because(one.slice, rules) is None
+                ),
             )
             self._ledgers[pool_id] = known
         return known
@@ -242,7 +248,14 @@ def _by_id(pool: Pool) -> Iterable[SliceDevice]:
     return {device.id: device for device in pool.devices}.values()
 
 
-def _incomplete(pool: Pool) -> PoolIncomplete:
-    published = pool.slices[0].spec.pool
-    count = len(pool.slices) + len(pool.for_others)
-    return PoolIncomplete(str(pool.id), count, published.resource_slice_count, published.generation)
+def _incomplete(pool: Pool, rules: Rules) -> PoolIncomplete | FeatureOff:
+    parts = [*pool.slices, *pool.for_others]
+    here, newest = pool.slices[0].spec.pool, max(one.spec.pool.generation for one in parts)
+    found = [one for one in parts if one.spec.pool.generation == newest]
+    expected = found[0].spec.pool.resource_slice_count
+    ignored = next((why for one in found if (why := ignored_because(one, rules))), None)
+    if ignored and len(found) == expected:
+        what = f"pool {pool.id}, which has a slice with {ignored.field},"
+        return FeatureOff(ignored.gate, what)
+    outdated = here.generation if here.generation != newest else None
+    return PoolIncomplete(str(pool.id), len(found), expected, newest, outdated)

@@ -18,11 +18,13 @@ from dra_driver.allocator.pools import (
     SliceIndex,
     counter_sets_of,
     device_named_twice,
+    ignored_because,
+    is_counted,
     unknown_counter,
 )
 from dra_driver.allocator.state import PoolID
 from dra_driver.model.api.core import Node
-from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.api.resource_slice import CounterSet, ResourceSlice
 
 
 def pools_of(
@@ -36,7 +38,7 @@ def pools_of(
     doubtful: dict[PoolID, list[PoolSlice]] = {}
     for pool_id, parts in by_pool.items():
         newest = _newest(parts)
-        found[pool_id] = _whole(pool_id, newest)
+        found[pool_id] = _whole(pool_id, newest, rules)
         said = {part.spec.pool.resource_slice_count for part in newest}
         if len(newest) < len(parts) or len(said) > 1 or not found[pool_id].usable:
             doubtful[pool_id] = parts
@@ -50,15 +52,21 @@ def _newest(parts: Sequence[PoolSlice]) -> list[PoolSlice]:
     return [part for part in parts if part.spec.pool.generation == newest]
 
 
-def _whole(pool_id: PoolID, slices: Sequence[PoolSlice]) -> Pool:
+def _whole(pool_id: PoolID, slices: Sequence[PoolSlice], rules: Rules) -> Pool:
+    """Return the pool with all its slices. Those that the scheduler ignores make it neither complete nor invalid."""
     in_order = sorted(slices, key=lambda part: part.name)
-    counter_sets, twice = counter_sets_of(in_order)
-    problem = device_named_twice(in_order) or twice or unknown_counter(counter_sets, in_order)
+    read = [part for part in in_order if ignored_because(part, rules) is None]
+    counter_sets: dict[str, CounterSet] = {}
+    problem = device_named_twice(read)
+    if rules.partitionable:
+        counter_sets, twice = counter_sets_of(read)
+        problem = problem or twice or unknown_counter(counter_sets, read)
+    counted = sum(is_counted(part, rules) for part in in_order)
     return Pool(
         pool_id,
         in_order,
         counter_sets=counter_sets,
-        incomplete=len(in_order) != in_order[0].spec.pool.resource_slice_count,
+        incomplete=counted != in_order[0].spec.pool.resource_slice_count,
         invalid_because=problem,
     )
 
@@ -81,7 +89,7 @@ def _divide(
     index = SliceIndex([part.published for parts in doubtful.values() for part in parts], rules)
     views: dict[PoolID, dict[object, _View]] = {}
     for node in nodes:
-        for pool, slices in _seen_from(node, index):
+        for pool, slices in _seen_from(node, index, doubtful):
             if not _agrees(pool, slices, found[pool.id], rules):
                 same = views.setdefault(pool.id, {})
                 key = frozenset(part.name for part in (*(pool.slices or slices), *pool.for_others))
@@ -93,22 +101,30 @@ def _divide(
             part = _part(view)
             found[part.id] = part
         rest = _rest(
-            found.pop(pool_id), [one for view in some.values() for one in view.nodes], nodes
+            found.pop(pool_id), [one for view in some.values() for one in view.nodes], nodes, rules
         )
         if rest is not None:
             found[pool_id] = rest
 
 
-def _seen_from(node: Node, index: SliceIndex) -> Iterator[tuple[Pool, list[PoolSlice]]]:
-    """Yield the pools that the scheduler finds for the node, each with its slices for this node."""
+def _seen_from(
+    node: Node, index: SliceIndex, all_slices: Mapping[PoolID, Sequence[PoolSlice]]
+) -> Iterator[tuple[Pool, list[PoolSlice]]]:
+    """Yield the pools that the scheduler finds for the node, each with its slices for this node.
+
+    A pool whose slices here are outdated it leaves out: it is incomplete here, and has the newest slices, which are for others.
+    """
     try:
         newest = index.newest_for(node)
     except AllocationError:
         return  # the search fails on this node, whatever its pools are
     for slices in newest.values():
-        pool = index.pool_of(slices)
-        if pool is not None:
-            yield pool, slices
+        pool_id = slices[0].pool_id
+        yield (
+            index.pool_of(slices)
+            or Pool(pool_id, slices, for_others=_newest(all_slices[pool_id]), incomplete=True),
+            slices,
+        )
 
 
 def _agrees(pool: Pool, slices: Sequence[PoolSlice], whole: Pool, rules: Rules) -> bool:
@@ -146,14 +162,17 @@ def _part(view: _View) -> Pool:
     )
 
 
-def _rest(whole: Pool, divided: Sequence[str], nodes: Sequence[Node]) -> Pool | None:
-    """Return what is left of a pool for the nodes that are in no part; None if nothing is."""
+def _rest(whole: Pool, divided: Sequence[str], nodes: Sequence[Node], rules: Rules) -> Pool | None:
+    """Return what is left of a pool for the nodes that are in no part, with the slices that are ignored; None if nothing is."""
     apart = frozenset(divided)
     left = frozenset(one.metadata.name for one in nodes) - apart
+    ignored = {one.name for one in whole.slices if ignored_because(one, rules)}
     slices = [
-        one if one.spec.node_name else PoolSlice(one.published, whole.id, left)
+        one
+        if one.spec.node_name or one.name in ignored
+        else PoolSlice(one.published, whole.id, left)
         for one in whole.slices
-        if one.spec.node_name not in apart
+        if one.spec.node_name not in apart or one.name in ignored
     ]
     kept = {one.name for one in slices}
     if not kept:

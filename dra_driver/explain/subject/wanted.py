@@ -11,6 +11,7 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
+from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain.names import full_name
 from dra_driver.explain.subject.subject import Resolved, ResolvedPod, WantedClaim
 from dra_driver.explain.verdict import ClaimMissing, CouldNotTell, TemplateMissing
@@ -32,7 +33,7 @@ class Known:
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
-        self._wanted: dict[tuple[str, str], WantedClaim] = {}
+        self._wanted: dict[tuple[str, str, bool], WantedClaim] = {}
         self._specs: dict[tuple[str, str], ResourceClaimSpec] = {}
 
     @cached_property
@@ -51,12 +52,16 @@ class Known:
     def _namespaces_of_templates(self) -> Mapping[str, tuple[str, ...]]:
         return _by_name(self._templates)
 
-    def claim(self, namespace: str, name: str) -> WantedClaim:
-        """Return the claim of this name; with a problem if there is none."""
-        key = namespace, name
+    def claim(self, namespace: str, name: str, *, by_hand: bool = True) -> WantedClaim:
+        """Return the claim of this name; with a problem if there is none. `by_hand`: a person wrote the name."""
+        key = namespace, name, by_hand
         if key not in self._wanted:
-            claim = self._claims.get(key)
-            self._wanted[key] = self._missing(*key) if claim is None else existing(claim)
+            claim = self._claims.get((namespace, name))
+            self._wanted[key] = (
+                self._missing(namespace, name, by_hand=by_hand)
+                if claim is None
+                else existing(claim)
+            )
         return self._wanted[key]
 
     def spec(self, namespace: str, name: str) -> ResourceClaimSpec | None:
@@ -67,13 +72,15 @@ class Known:
             self._specs[key] = with_defaults(template.spec.spec)
         return self._specs.get(key)
 
-    def _missing(self, namespace: str, name: str) -> WantedClaim:
+    def _missing(self, namespace: str, name: str, *, by_hand: bool) -> WantedClaim:
         full = f"{namespace}/{name}"
         if gap := self.state.unread("resourceclaims", full):
             return WantedClaim(full, problems=(CouldNotTell(gap.reason, str(gap)),))
         is_template = (namespace, name) in self._templates
         others = self._namespaces_of_claims.get(name, ())
-        missing = ClaimMissing(full, "does not exist", is_template, others)
+        alone = (key for key, one in self._claims.items() if not one.metadata.owner_references)
+        near = _near(namespace, name, alone) if by_hand and not is_template and not others else ""
+        missing = ClaimMissing(full, "does not exist", is_template, others, near)
         return WantedClaim(full, problems=(missing,))
 
     def no_template(self, namespace: str, name: str) -> TemplateMissing | CouldNotTell:
@@ -82,7 +89,14 @@ class Known:
         if gap := self.state.unread("resourceclaimtemplates", full):
             return CouldNotTell(gap.reason, str(gap))
         is_claim = (namespace, name) in self._claims
-        return TemplateMissing(full, is_claim, self._namespaces_of_templates.get(name, ()))
+        others = self._namespaces_of_templates.get(name, ())
+        near = "" if is_claim or others else _near(namespace, name, self._templates)
+        return TemplateMissing(full, is_claim, others, near)
+
+
+def _near(namespace: str, name: str, keys: Iterable[tuple[str, str]]) -> str:
+    """Return the object of the namespace whose name the author may have meant; "" if there is none."""
+    return likely(name, sorted(its for where, its in keys if where == namespace))
 
 
 def _by_name(keys: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
@@ -121,7 +135,8 @@ def _entry(known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool) -> Wa
         if status.name == entry.name:
             if status.resource_claim_name is None:
                 return None
-            return replace(known.claim(namespace, status.resource_claim_name), for_this_pod=True)
+            made = known.claim(namespace, status.resource_claim_name, by_hand=False)
+            return replace(made, for_this_pod=True)
     return _from_template(known, pod, entry, live=live)
 
 

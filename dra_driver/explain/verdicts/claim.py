@@ -3,6 +3,7 @@
 
 from abc import abstractmethod
 
+from dra_driver.cel.reasons.similar import question
 from dra_driver.explain.verdicts.base import Case
 
 NOT_MADE_YET = "was not made from its template yet: look at the events of the pod"
@@ -93,32 +94,35 @@ class BindingTimedOut(OfClaim, frozen=True):
 class ClaimMissing(OfClaim, frozen=True):
     """The claim of the pod does not exist, is not made from its template yet, is being deleted, or was made for another pod.
 
-    If it does not exist: `is_template` tells whether a template in its namespace has this name, and `namespaces` are the others with a
-    claim of this name.
+    If it does not exist: `is_template` tells whether a template in its namespace has this name, `namespaces` are the others with a
+    claim of this name, and `near` is a claim of its namespace with a similar name.
     """
 
     detail: str
     is_template: bool = False
     namespaces: tuple[str, ...] = ()
+    near: str = ""
 
     @property
     def predicate(self) -> str:
         """See OfClaim."""
-        return self.detail
+        return self.detail + _question(self.near)
 
 
 class TemplateMissing(Case, frozen=True):
     """The ResourceClaimTemplate does not exist.
 
-    `is_claim`: a claim in its namespace has this name. `namespaces` are the others with a template of this name.
+    `is_claim`: a claim in its namespace has this name. `namespaces` are the others with a template of this name. `near` is a template of
+    its namespace with a similar name.
     """
 
     template: str
     is_claim: bool = False
     namespaces: tuple[str, ...] = ()
+    near: str = ""
 
     def __str__(self) -> str:
-        return f"template {self.template} does not exist"
+        return f"template {self.template} does not exist{_question(self.near)}"
 
 
 class ClaimReservedForOthers(OfClaim, frozen=True):
@@ -142,3 +146,7 @@ class ClaimAllocatedElsewhere(OfClaim, frozen=True):
     def predicate(self) -> str:
         """See OfClaim."""
         return f"is allocated for {self.where}"
+
+
+def _question(near: str) -> str:
+    return f" ({question(near)})" if near else ""

@@ -211,14 +211,23 @@ class NodeNotSelected(Case, frozen=True):
 
 
 class PoolIncomplete(Case, frozen=True):
-    """Some slices of the pool's newest generation are missing."""
+    """Some slices of the pool's newest generation are missing.
+
+    `outdated`: those for the node are all of this older generation.
+    """
 
     pool: str
     found: int
     expected: int
     generation: int
+    outdated: int | None = None
 
     def __str__(self) -> str:
+        if self.outdated is not None:
+            return (
+                f"pool {self.pool} is at generation {self.generation} ({self.found} of {self.expected} slices), "
+                f"and the slices for the device's node are still of generation {self.outdated}"
+            )
         return (
             f"pool {self.pool} is incomplete: {self.found} of {self.expected} slices "
             f"of generation {self.generation}"

@@ -60,11 +60,12 @@ def test_rules_follow_the_features_and_the_implementation() -> None:
         (37, False, False),
     ],
 )
-def test_three_rules_follow_the_release(
+def test_four_rules_follow_the_release(
     minor: int, incomplete: bool, none: bool, implementation: features.Implementation
 ) -> None:
     rules = Rules.of(frozenset(), implementation, minor)
     assert (rules.takes_from_incomplete_pools, rules.all_may_be_none) == (incomplete, none)
     assert rules.counters_beside_devices == (minor < 35)
+    assert rules.ignores_counter_slices == (minor != 34)
     newest = Rules.of(frozenset(), implementation)
     assert newest == Rules.of(frozenset(), implementation, 37)

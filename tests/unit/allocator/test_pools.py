@@ -163,6 +163,26 @@ def test_without_partitions_slices_with_counters_are_not_there() -> None:
     assert [devices(pool) for pool in found] == [["a"]]
 
 
+@pytest.mark.parametrize(("minor", "named"), [(33, []), (34, ["a", "b"]), (35, [])])
+def test_1_34_reads_a_slice_with_counters_although_partitions_are_off(
+    minor: int, named: list[str]
+) -> None:
+    slots = [{"name": "gpu", "counters": {"slots": {"value": "1"}}}]
+    beside = a_slice("s1", "a", consumer("b"), sharedCounters=slots, nodeName="node-1")
+    chosen = a_slice("s2", "c", pool="other", perDeviceNodeSelection=True)
+    off = features.ALL - {features.PARTITIONABLE}
+    assert [
+        one for pool in pools(beside, chosen, on=off, minor=minor) for one in devices(pool)
+    ] == named
+
+
+def test_before_1_35_a_newer_generation_for_other_nodes_replaces_nothing() -> None:
+    slices = a_slice("s1", "a", count=2), a_slice("s2", "b", generation=2, nodeName="node-2")
+    (older,) = pools(*slices, minor=34)
+    assert (older.usable, older.incomplete_for_all, devices(older)) == (True, True, ["a"])
+    assert pools(*slices, minor=35) == []
+
+
 def test_without_compatibility_groups_a_slice_that_uses_them_is_missing() -> None:
     slices = [
         a_slice("s1", "a", count=3),

@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -15,8 +16,10 @@ from dra_driver.cli import check_fix as command
 from dra_driver.cli.main import kubectl, main
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.api.resource_claim import DeviceClass
+from dra_driver.model.api.resource_slice import ResourceSlice
 from dra_driver.model.cluster import ClusterState, NotRead, encode
 from dra_driver.testing.fake_api import FakeApi
+from tests.e2e import fleet as words
 from tests.unit.check.findings import claim, pod
 
 WARNED = claim("deviceClassName: gpu.nvida.com")
@@ -257,6 +260,16 @@ def test_what_cannot_be_read_is_2(
     file(CLEAN + f"---\n{CLEAN}" * 400)
     assert main(["check", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_explain_is_named_with_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    made = words.resource_slice([words.device("gpu-0")])
+    slices = (msgspec.convert(made, ResourceSlice),)
+    Path("my record.json").write_bytes(encode(ClusterState(resource_slices=slices)))
+    asked = file(yaml.safe_dump(words.claim(words.request(cel="1 == 2"))))
+    assert main(["check", asked, "--from", "my record.json"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"`dra-driver explain --from 'my record.json' -f {asked}` says for each" in said
 
 
 def test_a_record_says_what_is_in_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,11 @@
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -14,11 +16,16 @@ from dra_driver.backends.profiles import PROFILES
 from dra_driver.check.check import check
 from dra_driver.check.given import Given, Known
 from dra_driver.cli import machine
+from dra_driver.cli.added_node import new_node
 from dra_driver.cli.machine import classes, fits, product_names
 from dra_driver.cli.main import main
 from dra_driver.convert.convert import convert
 from dra_driver.convert.resources import Choice
 from dra_driver.errors import Permanent
+from dra_driver.explain.report import ManifestSubject, explain
+from dra_driver.model.api.core import NodeStatus
+from dra_driver.model.api.resource_slice import ResourceSlice
+from dra_driver.model.cluster import ClusterState
 
 Object = dict[str, Any]
 CONTAINER = "[{name: c, resources: {limits: %s}}]"
@@ -121,6 +128,46 @@ def test_the_result_is_placed_on_the_machine_that_the_pod_was_for(
         )
     if elsewhere:
         assert not fits(elsewhere, found.documents).fits
+
+
+RTX_PRO, RTX_A = "NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA RTX A6000"
+
+
+@pytest.mark.parametrize(
+    ("label", "product", "other"),
+    [
+        ("cloud.google.com/gke-accelerator: nvidia-rtx-pro-6000", RTX_PRO, RTX_A),
+        ("accelerator: RTX-A6000", RTX_A, RTX_PRO),
+        ("accelerator: nvidia-geforce-rtx-4090", "NVIDIA GeForce RTX 4090", RTX_A),
+        ("gpu-type: a100-80gb", "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB"),
+    ],
+)
+def test_hyphens_of_a_label_stand_for_the_blanks_of_a_name(
+    label: str, product: str, other: str
+) -> None:
+    found = convert(pod("{nvidia.com/gpu: 1}", f"{{nodeSelector: {{{label}}}}}"), Choice(), ())
+    assert found.left == ()
+    assert [_placed(found.documents, name) for name in (product, other)] == [True, False]
+
+
+def test_a_name_of_a_gpu_that_is_not_known_stays() -> None:
+    label = "{nodeSelector: {accelerator: nvidia-super-gpu}}"
+    (one,) = convert(pod("{nvidia.com/gpu: 1}", label), Choice(), ()).left
+    assert one.what == "accelerator: nvidia-super-gpu"
+    assert one.reason.startswith("no GPU is known by this name: write nvidia.com/gpu.product")
+
+
+def _placed(documents: Sequence[Object], product: str) -> bool:
+    """Whether the search places the pods on a machine with GPUs of this name."""
+    added = new_node("t4x2:gpu.nvidia.com", flag="")
+    text = msgspec.json.encode(added.slices).replace(b"Tesla T4", product.encode())
+    node = msgspec.structs.replace(
+        added.node, status=NodeStatus(allocatable={"cpu": "8", "pods": "9"})
+    )
+    slices = msgspec.json.decode(text, type=tuple[ResourceSlice, ...])
+    cluster = ClusterState(nodes=(node,), resource_slices=slices, device_classes=classes())
+    asked = tuple({**one, "metadata": {**one["metadata"], "namespace": "ns"}} for one in documents)
+    return explain(cluster, ManifestSubject(asked, "ns", "pods"), recorded=True).exit_code == 0
 
 
 def test_a_gt_of_an_affinity_chooses_the_machine() -> None:

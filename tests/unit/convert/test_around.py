@@ -169,3 +169,27 @@ def test_a_pod_that_names_its_node_stays(resource: str) -> None:
     assert one.reason.startswith("with spec.nodeName the scheduler never sees the pod")
     assert "by nodeAffinity with matchFields metadata.name In gpu-b;" in one.reason
     assert converted({"nodeName": ""}, resource).is_changed
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "is_told"),
+    [
+        ({}, {"nodeName": "gpu-b", "resourceClaims": [{"name": "a"}]}, True),
+        ({"uid": "u"}, {"nodeName": "gpu-b", "resourceClaims": [{"name": "a"}]}, False),
+        ({}, {"nodeName": "gpu-b"}, False),
+        ({}, {"resourceClaims": [{"name": "a"}]}, False),
+    ],
+)
+def test_a_pod_with_claims_that_names_its_node_is_told_that_they_get_nothing(
+    metadata: Object, spec: Object, is_told: bool
+) -> None:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", **metadata},
+        "spec": {**spec, "containers": [{"name": "c"}]},
+    }
+    found = convert(document, Choice(), ())
+    assert [one.what for one in found.left] == ["nodeName: gpu-b"] * is_told
+    assert not found.is_changed
+    assert all(one.reason.endswith("metadata.name In gpu-b") for one in found.left)

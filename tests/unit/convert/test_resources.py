@@ -8,6 +8,7 @@ import yaml
 
 from dra_driver.convert.convert import convert
 from dra_driver.convert.resources import Choice
+from dra_driver.model.plugin_resources import is_converted
 
 Object = dict[str, Any]
 
@@ -111,3 +112,15 @@ def test_what_a_whole_pod_asks_for_stays_and_is_told() -> None:
     assert [one.what for one in found.left] == ["nvidia.com/gpu: 2", "nvidia.com/GPU: 1"]
     told = "the API server refuses it in the resources of a whole pod: ask for it in those of the container"
     assert all(one.reason.startswith(told) for one in found.left)
+
+
+_CONVERTED = ("gpu", "gpu.shared", "mig-1g.5gb", "mig-1g.5gb.me", "mig-1g.5gb.shared", "mig-half")
+_OTHERS = (
+    *("amd.com/gpu", "amd.com/cpx_nps1", "gpu.intel.com/xe", "gpu.intel.com/i915"),
+    *("habana.ai/gaudi", "aliyun.com/gpu-mem", "aliyun.com/gpu-count", "nvidia.com/gpus"),
+)
+
+
+@pytest.mark.parametrize("name", [*(f"nvidia.com/{one}" for one in _CONVERTED), *_OTHERS])
+def test_explain_names_convert_for_the_resources_that_it_converts(name: str) -> None:
+    assert convert(pod({name: 1}), Choice(), ()).is_changed is is_converted(name)

@@ -28,7 +28,7 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.explain.verdicts.pod import NAMED_IN_VAIN, NAMED_UNFIT, NO_SUCH_NODE
 from dra_driver.model.api.core import Namespace, Pod
-from dra_driver.model.api.resource_claim import ResourceClaimTemplate
+from dra_driver.model.api.resource_claim import ResourceClaim, ResourceClaimTemplate
 from dra_driver.model.cluster import ClusterState, NotRead
 from tests.e2e import fleet as words
 from tests.e2e.fleet import HOME, devices, request, resource_slice
@@ -229,6 +229,25 @@ def missing(cluster: ClusterState, of: dict[str, str] | None = None) -> tuple[st
     """What is said of the claim or template that the pod names, and what to do."""
     (found,) = explain(with_pod(cluster, pod(of=of)), MINE).claims[0].verdicts
     return str(found), fix(found)
+
+
+def test_a_name_that_is_like_one_of_its_namespace_is_asked_for():
+    there = msgspec.structs.replace(
+        state(ONE, owned()),
+        resource_claim_templates=(template(),),
+        resource_claims=tuple(
+            msgspec.convert(one, ResourceClaim)
+            for one in (in_namespace("ns"), owned(name="mnie-x"))
+        ),
+    )
+    by_name, by_template = {"resourceClaimName": "mnie"}, {"resourceClaimTemplateName": "mein"}
+    assert missing(there, by_name)[0] == "claim ns/mnie does not exist (did you mean mine?)"
+    assert missing(there, by_template)[0] == "template ns/mein does not exist (did you mean mine?)"
+    # Nobody wrote the name of a claim that was made from a template.
+    status = {"resourceClaimStatuses": [{"name": "devices", "resourceClaimName": "mnie"}]}
+    waiting = pod(of=FROM_TEMPLATE, status=status)
+    (found,) = explain(with_pod(there, waiting), MINE).claims[0].verdicts
+    assert str(found) == "claim ns/mnie does not exist"
 
 
 def test_a_template_is_no_claim_and_a_claim_is_no_template():

@@ -7,24 +7,26 @@ from typing import Any
 
 import pytest
 
-from dra_driver.allocator.pools import Pool, SliceIndex
+from dra_driver.allocator.features import COMPATIBILITY_GROUPS, PARTITIONABLE
+from dra_driver.allocator.pools import Pool, SliceIndex, ignored_because
 from dra_driver.allocator.state import PoolID
 from dra_driver.cel.cancellation import never
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.report import ClaimSubject, explain
+from dra_driver.explain.report import ClaimSubject, Report, explain
 from dra_driver.explain.trial import try_on
-from dra_driver.explain.verdict import PoolIncomplete
+from dra_driver.explain.verdict import FeatureOff, PoolIncomplete
 from dra_driver.model.api.core import Node
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import FLEET, GPU, MINE, device, devices, node, request, resource_slice
-from tests.unit.explain.clusters import state
+from tests.unit.explain.clusters import holder, state
 from tests.unit.explain.test_report import owned
 
 FIRST, HOME, LAST = FLEET
 POOL = PoolID(GPU, HOME)
 OTHERS = (node(FIRST), node(LAST))
 SETS = [{"name": "card", "counters": {"slices": {"value": "4"}}}]
+ALONE = "each of the devices can be had alone"
 CLUSTERS, RELEASES = 150, (34, 35, 36, 37)
 
 
@@ -41,6 +43,7 @@ def usable(fleet: Fleet, where: Node) -> list[tuple[str, str]]:
         (one.slice.name, one.id.device)
         for one in fleet.all_devices
         if _gives(fleet, fleet.pools[one.slice.pool_id])
+        and ignored_because(one.slice, fleet.rules) is None
         and ((names := nodes.of(one)) is None or where.metadata.name in names)
     )
 
@@ -81,8 +84,106 @@ def test_a_new_generation_of_several_nodes_that_is_not_whole_yet() -> None:
     old = [part(f"old-{name}", 1, slices=2, nodeName=name) for name in (FIRST, HOME)]
     new = part("new", 3, generation=2, slices=2, nodeName=HOME)
     fleet = Fleet(state(*old, new, *OTHERS))
-    assert fleet.unusable == {POOL: PoolIncomplete(str(POOL), 1, 2, 2)}
+    outdated = PoolIncomplete(str(POOL), 1, 2, 2, outdated=1)
+    assert fleet.unusable == {
+        POOL: PoolIncomplete(str(POOL), 1, 2, 2),
+        POOL._replace(part=FIRST): outdated,
+    }
     assert [usable(fleet, one) for one in fleet.state.nodes] == [[], [], []]
+
+
+@pytest.mark.parametrize(("slices", "found"), [(2, "1 of 2"), (1, "1 of 1")])
+def test_a_node_whose_slice_is_outdated_is_told_so(slices: int, found: str) -> None:
+    old = part("old", 1, slices=2, nodeName=FIRST)
+    new = part("new", 1, generation=2, slices=slices, nodeName=HOME)
+    cluster = state(old, new, *OTHERS, owned(request()))
+    told = {
+        name: ", ".join(map(str, (*one.devices, *one.requests)))
+        for one in _report(cluster).nodes
+        for name in one.nodes
+    }
+    assert told[FIRST].endswith(
+        f"at generation 2 ({found} slices), and the slices for the device's node are still of generation 1"
+    )
+    assert "no driver publishes" in told[LAST]
+    # Before 1.35 the scheduler looked at the slices of the node alone.
+    older = _report(state(old, new, *OTHERS, owned(request()), kubernetesVersion="v1.34.1"))
+    assert sorted(name for one in older.nodes if one.placement for name in one.nodes) == [
+        FIRST,
+        HOME,
+    ]
+
+
+def _report(cluster: ClusterState) -> Report:
+    return explain(cluster, ClaimSubject("ns", MINE))
+
+
+def test_a_pool_with_a_slice_that_is_ignored_names_the_gate() -> None:
+    partition = device("mig-0", consumesCounters=_consumes(groups=True))
+    parts = [part("a", 1, slices=3), resource_slice([], name="cs", slices=3, sharedCounters=SETS)]
+    parts.append(resource_slice([partition], name="b", slices=3))
+    cluster = state(*parts, owned(request()))
+    gate = f"pool {POOL}, which has a slice with compatibilityGroups,"
+    assert Fleet(cluster).unusable == {POOL: FeatureOff(COMPATIBILITY_GROUPS, gate)}
+    assert ALONE not in str(_report(cluster))
+    one_missing = state(*parts[:1], parts[2], owned(request()))
+    assert Fleet(one_missing).unusable == {POOL: PoolIncomplete(str(POOL), 2, 3, 1)}
+
+
+def test_a_device_in_a_slice_that_is_ignored_names_the_gate() -> None:
+    chosen = [{**one, "allNodes": True} for one in devices(1)]
+    cluster = state(
+        part("a", 1, slices=2),
+        resource_slice(chosen, name="b", slices=2, perDeviceNodeSelection=True),
+        owned(request(count=2)),
+        featureGates={PARTITIONABLE: False},
+    )
+    why = FeatureOff(PARTITIONABLE, "a device in a slice with perDeviceNodeSelection")
+    assert repr(why) in str(_report(cluster))
+
+
+def test_a_slice_that_is_ignored_stays_in_a_pool_that_is_divided() -> None:
+    partition = device("mig-0", consumesCounters=_consumes(groups=True))
+    newer = resource_slice([partition], name="b")
+    newer["spec"]["pool"]["generation"] = 2
+    cluster = state(part("a", 1), newer, *OTHERS, owned(request(count=2)))
+    fleet = Fleet(cluster)
+    assert [one.id.device for one in fleet.all_devices] == ["mig-0", "gpu-0"]
+    gate = f"pool {POOL}, which has a slice with compatibilityGroups,"
+    assert fleet.unusable == {POOL: FeatureOff(COMPATIBILITY_GROUPS, gate)}
+    assert usable(fleet, cluster.nodes[-1]) == searched(fleet, cluster.nodes[-1])
+    assert ALONE not in str(_report(cluster))
+
+
+def test_nodes_are_not_alike_if_the_slice_of_one_is_ignored() -> None:
+    plain = resource_slice(devices(1), pool=FIRST)
+    ignored = resource_slice(devices(1), name="b", pool=LAST, nodeName=LAST, sharedCounters=SETS)
+    report = _report(state(plain, ignored, *OTHERS, owned(request()), kubernetesVersion="v1.33.1"))
+    fit = [name for one in report.nodes if one.placement for name in one.nodes]
+    why = FeatureOff(PARTITIONABLE, "a device in a slice with sharedCounters")
+    assert (fit, [one.devices for one in report.nodes if one.nodes == (LAST,)]) == (
+        [FIRST],
+        [(why,)],
+    )
+
+
+def test_a_device_that_is_held_in_an_ignored_slice_takes_no_counters() -> None:
+    grouped = device("mig-0", consumesCounters=_consumes(groups=True))
+    parts = [
+        resource_slice([], name="cs", slices=2, sharedCounters=SETS, nodeName=HOME),
+        resource_slice(
+            [device("mig-1", consumesCounters=_consumes(groups=False))], name="a", slices=2
+        ),
+        resource_slice([grouped], name="b", slices=2),
+    ]
+    fleet = Fleet(state(*parts, holder("mig-0")))
+    assert fleet.held.devices
+    assert fleet.ledger(POOL).left(("card", "slices")) == 4 * 10**9
+
+
+def _consumes(*, groups: bool) -> list[dict[str, Any]]:
+    consumed = {"counterSet": "card", "counters": {"slices": {"value": "1"}}}
+    return [{**consumed, "compatibilityGroups": ["group"]} if groups else consumed]
 
 
 def test_the_same_device_name_on_two_nodes_of_a_pool() -> None:
@@ -131,14 +232,16 @@ def test_the_report_knows_the_devices_that_the_search_finds(release: int) -> Non
 def _random(pick: random.Random, release: int, *more: dict[str, Any]) -> ClusterState:
     slices = [*_slices(pick, release)]
     nodes = [node(f"n-{one}", labels={"rack": one}) for one in "abc"]
-    gates = ("DRAPartitionableDevices",)
-    return state(*slices, *nodes, *more, kubernetesVersion=f"v1.{release}.0", gates=gates)
+    gates = pick.choice(((PARTITIONABLE,), (PARTITIONABLE, COMPATIBILITY_GROUPS), ()))
+    known = {name: name in gates for name in (PARTITIONABLE, COMPATIBILITY_GROUPS)}
+    version = f"v1.{release}.0"
+    return state(*slices, *nodes, *more, kubernetesVersion=version, featureGates=known)
 
 
 def _slices(pick: random.Random, release: int) -> Iterator[dict[str, Any]]:
     for number in range(pick.randint(1, 6)):
         made = resource_slice(
-            [device(pick.choice("xyz") + str(number % 3)) for _ in range(pick.randint(0, 2))],
+            [_device(pick, number, release) for _ in range(pick.randint(0, 2))],
             name=f"s-{number}",
             pool=pick.choice("pq"),
             slices=pick.choice((1, 1, 2, 3)),
@@ -148,10 +251,18 @@ def _slices(pick: random.Random, release: int) -> Iterator[dict[str, Any]]:
         if made["spec"].get("perDeviceNodeSelection"):
             for one in made["spec"].get("devices", ()):
                 one.update(pick.choice(({"nodeName": "n-a"}, {"allNodes": True})))
-        if pick.random() < 0.1 and release >= 35:
-            made["spec"].pop("devices", None)
+        if pick.random() < 0.2:
+            if release >= 35:
+                made["spec"].pop("devices", None)
             made["spec"]["sharedCounters"] = SETS
         yield made
+
+
+def _device(pick: random.Random, number: int, release: int) -> dict[str, Any]:
+    made = device(pick.choice("xyz") + str(number % 3))
+    if pick.random() < 0.2:
+        made["consumesCounters"] = _consumes(groups=release >= 37 and pick.random() < 0.5)
+    return made
 
 
 def _where(pick: random.Random) -> dict[str, Any]:
@@ -178,3 +289,5 @@ def test_the_devices_fit_on_those_nodes_on_which_the_search_finds_them(release: 
             one.metadata.name for one in cluster.nodes if try_on(search, one, claims, never).fits
         }
         assert told == found, number
+        if number % 3 == 0:  # one device
+            assert ALONE not in str(report), number

@@ -8,6 +8,7 @@ import pytest
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.outcome import PodCount, Report
+from dra_driver.explain.remedy import fix
 from dra_driver.explain.report import ClaimSubject, ManifestSubject, explain
 from dra_driver.explain.subject.applied import FROM_FILE, IN_PLACE_OF
 from dra_driver.explain.verdict import ClassMissing, CouldNotTell, FeatureOff, HeldByClaim
@@ -475,6 +476,11 @@ def resource(name: str) -> dict[str, Any]:
 def test_a_resource_that_nothing_offers_is_told_as_that_with_what_may_be_meant() -> None:
     plain = answer(state(ONE), resource("nvidia.com/gpu"))
     missing = ClassMissing("", resource="nvidia.com/gpu")
+    assert fix(missing).endswith("in place of the resource: `dra-driver convert` does it")
+    mistyped = answer(state(ONE), resource("nvidia.com/gpus"))
+    meant = ClassMissing("", "did you mean nvidia.com/gpu?", "nvidia.com/gpus")
+    assert mistyped.claims[0].verdicts == (meant,)
+    assert fix(meant).endswith("in place of the resource")
     assert (plain.exit_code, plain.claims[0].verdicts) == (1, (missing,))
     assert str(missing) == (
         "no device class has extendedResourceName nvidia.com/gpu, and no device plugin offers it on any node"
