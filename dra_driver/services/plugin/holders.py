@@ -28,8 +28,9 @@ from structlog.typing import FilteringBoundLogger
 from dra_driver.errors import DriverError
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.events import DevicesFreed, UnitsIdentified
-from dra_driver.model.ids import ClaimUid, ResourceName, UnitId
+from dra_driver.model.ids import ClaimUid, PodUid, ResourceName, UnitId
 from dra_driver.model.plan import Forget
+from dra_driver.model.plugin import KubeletCheckpoint
 from dra_driver.model.presence import Gone
 from dra_driver.model.state import CallBegun, PreparedClaim, Unknown, Users
 from dra_driver.planning.plugin.rows import shares_units, units_of
@@ -334,9 +335,19 @@ class Holders:
             return Silence(
                 f"whether a pod gets it again after the reboot is not known: {checkpoint.reason}"
             )
-        if any(shares_units(one, row) for one in checkpoint.containers):
-            return "its pod may start again after the reboot"
-        return ""
+        return "its pod may start again after the reboot" if self.comers(row, checkpoint) else ""
+
+    def comers(self, row: PreparedClaim, checkpoint: KubeletCheckpoint) -> tuple[PodUid, ...]:
+        """Return the pods of the checkpoint that may start again with units of a row of an earlier boot.
+
+        The kubelet keeps its entries of ended pods. A pod that it knows has a cgroup, also while it waits to start, and is active. So a pod without
+        a cgroup has ended, if the kubelet has had the time to hear of it and does not list the units.
+        """
+        named = dict.fromkeys(one.pod for one in checkpoint.containers if shares_units(one, row))
+        pods = self._witnesses.pods()
+        if not named or isinstance(pods, Unknown) or not self._lists.is_long_absent(row):
+            return tuple(named)
+        return tuple(pod for pod in named if pod in pods)
 
     # Taking back.
 

@@ -32,7 +32,7 @@ from dra_driver.planning.plugin.again import (
     plan_taken_up,
 )
 from dra_driver.planning.plugin.located import Renamed, plan_renamed
-from dra_driver.planning.plugin.rows import shares_units, units_of
+from dra_driver.planning.plugin.rows import units_of
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.finish import finish, finish_late
@@ -132,9 +132,7 @@ class TakeUp:
         with ClaimLocks(parts.lock) as locks:
             if missed := locks.take([uid], until=until, purpose="setting up again"):
                 raise missed[uid]
-            pods = tuple(
-                dict.fromkeys(one.pod for one in checkpoint.containers if shares_units(one, row))
-            )
+            pods = self._holders.comers(row, checkpoint)
             if not pods:
                 error = undo(parts, locks, [row], because=NOT_AGAIN, until=until)[uid]
                 if error is not None:

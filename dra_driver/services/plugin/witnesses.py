@@ -78,3 +78,11 @@ class ActiveLists:
         """Whether an active pod has units of the row now, or may have: nobody answers."""
         active = self._witnesses.active_units(ResourceName(row.ref.name))
         return isinstance(active, Unknown) or bool(units_of(row) & active)
+
+    def is_long_absent(self, row: PreparedClaim) -> bool:
+        """Whether the kubelet of now has listed no unit of the row for ADMISSION_SECONDS."""
+        known = self._rows.get(row.ref.uid)
+        if known is None or known.not_since is None or self.lists(row):
+            return False
+        same = self._kubelet == self._witnesses.kubelet()
+        return same and self._clock() - known.not_since >= ADMISSION_SECONDS
