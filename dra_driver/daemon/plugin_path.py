@@ -31,10 +31,11 @@ from dra_driver.services.foreign.guard import ForeignGuard, without_held
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.class_sources import ClassSources, no_classes
-from dra_driver.services.plugin.holders import Holders, Witnesses
+from dra_driver.services.plugin.holders import Holders
 from dra_driver.services.plugin.policy import PolicyOfNode
 from dra_driver.services.plugin.serve import Feeds, PluginInputs, PluginResources, PluginWork
 from dra_driver.services.plugin.take_up import TakeUp
+from dra_driver.services.plugin.witnesses import Witnesses
 
 GRACE_SECONDS = 2.0
 TRY_SECONDS = 1.0

@@ -80,7 +80,8 @@ class Users(Struct, frozen=True):
     """The pods that may have used the claim on this node. `pods` is None if they are not known at all.
 
     `sole`: the claim was created for one pod, so no other pod may ever use it. `unnamed`: the claim was also reserved for something
-    that is no pod, so some of its pods are not known. `call` is for a row of the device plugin API, until its pod is known.
+    that is no pod, so some of its pods are not known. `call` is for a row of the device plugin API, until the pod is known for which the row was
+    answered last; `pods` are those before it.
     """
 
     pods: tuple[PodUid, ...] | None = None
@@ -88,8 +89,13 @@ class Users(Struct, frozen=True):
     unnamed: bool = False
     call: CallBegun | None = None
 
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the last pod that got the devices is not known."""
+        return self.pods is None or self.call is not None
+
     def joined(self, other: "Users") -> "Users":
-        """The users of both, each pod once, in the order in which they came."""
+        """The users of both, each pod once, in the order in which they came. Whoever names pods says too whether another one is to come."""
         if other.pods is None:
             return self
         known = self.pods or ()
@@ -97,6 +103,7 @@ class Users(Struct, frozen=True):
             (*known, *(pod for pod in other.pods if pod not in known)),
             other.sole,
             self.unnamed or other.unnamed,
+            other.call,
         )
 
 

@@ -88,13 +88,13 @@ def still_used(claim: PreparedClaim, presence: Mapping[PodUid, Presence], *, boo
 
 def _used_by(claim: PreparedClaim, presence: Mapping[PodUid, Presence]) -> str:
     users = claim.users
-    if users.pods is None:
+    if users.has_unknown:
         return "which pods used it is not known any more"
     if alive := _all_alive(claim, presence):
         return "; ".join(alive)
     doubtful = [
         f"whether pod {pod} has ended is not known: {found.reason}"
-        for pod in users.pods
+        for pod in users.pods or ()
         if isinstance(found := presence[pod], CannotTell)
     ]
     if doubtful:

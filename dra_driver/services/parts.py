@@ -174,9 +174,11 @@ class Usage(Struct, frozen=True):
 
     def may_run(self, users: Users) -> bool:
         """Whether a container of any of these pods may be running."""
-        if self.presence is None or users.pods is None or users.unnamed:
+        if self.presence is None or users.has_unknown or users.unnamed:
             return True
-        return any(not isinstance(found, Gone) for found in self.presence(users.pods).values())
+        return any(
+            not isinstance(found, Gone) for found in self.presence(users.pods or ()).values()
+        )
 
     def must_ask(self, row: PreparedClaim, *, unwatched: bool = False) -> bool:
         """Whether the driver must ask the API server for the claim's pods: another pod may use the claim without a kubelet call.

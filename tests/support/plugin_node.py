@@ -5,7 +5,7 @@
 ways in which a pod goes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from dra_driver.model.plugin import (
 from dra_driver.model.presence import Alive
 from dra_driver.model.state import PreparedClaim, Unknown
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
-from dra_driver.services.plugin.holders import Holders, Witnesses
+from dra_driver.services.plugin.holders import Holders
 from dra_driver.services.plugin.take_up import TakeUp
+from dra_driver.services.plugin.witnesses import Witnesses
 from dra_driver.testing.builders import an_inventory
 from tests.support.local_node import LocalNode
 
@@ -50,13 +51,17 @@ def all_edits(
 
 
 class PluginNode(LocalNode):
-    """The node. `containers` is the content of the kubelet's checkpoint, `active` what pod-resources list, `kubelet` the number of its process.
+    """The node. `containers` is the content of the kubelet's checkpoint, `active` what pod-resources list, `kubelet` the number of its process. While
+    the kubelet is `silent` it says nothing, and neither does the kernel; while pods are `hidden` only the kernel says nothing of their cgroups. `asked` is
+    called before each answer about "pods" or "lists".
     `answers` is how containers get their devices."""
 
     def __init__(self, directory: Path, **more: Any) -> None:
         self.containers: tuple[UnitsOfContainer, ...] = ()
         self.writes = 0
         self.silent = ""
+        self.hidden = False
+        self.asked: Callable[[str], None] = lambda _what: None
         self.kubelet = 1
         self.active: dict[str, frozenset[UnitId]] = {}
         self.cgroups: set[PodUid] = set()
@@ -86,9 +91,13 @@ class PluginNode(LocalNode):
         return str(self.writes), KubeletCheckpoint(self.containers)
 
     def _pods(self) -> frozenset[PodUid] | Unknown:
-        return Unknown(self.silent) if self.silent else frozenset(self.cgroups)
+        self.asked("pods")
+        if self.silent or self.hidden:
+            return Unknown(self.silent or "no cgroups")
+        return frozenset(self.cgroups)
 
     def _active_units(self, _name: ResourceName) -> frozenset[UnitId] | Unknown:
+        self.asked("lists")
         return Unknown(self.silent) if self.silent else frozenset().union(*self.active.values())
 
     def allocate(self, *units: str) -> ContainerAnswer | Refusal:

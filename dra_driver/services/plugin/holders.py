@@ -38,30 +38,16 @@ from dra_driver.planning.unprepare import plan_unanswered
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import AllClaims, NodeParts
 from dra_driver.services.plugin.memory import Memory, Remembered
+from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS, ActiveLists, Witnesses
 from dra_driver.services.release import Silence
 from dra_driver.services.take_back import devices_of, end_late, undo
 
-LIST_SECONDS = 5.0  # between two questions to pod-resources while units are given out
 SETTLED_SECONDS = 1.0  # the kubelet notes the answer of Allocate at once
 GRACE_SECONDS = 10.0  # an admitted pod gets its cgroup at once
-# The admission of a container takes as long as the plugins of its other resources. After this time, if pod-resources do not list it, it has failed.
-ADMISSION_SECONDS = 120.0
 FREE_SECONDS = 5.0
 ENDED = "its pod has ended"
 FORGOTTEN = "the kubelet does not list its pod any more"
 REUSED = "the kubelet gives its units to another container"
-
-
-class Witnesses(Struct, frozen=True):
-    """What the kubelet and the kernel tell. `checkpoint` comes with the version of its file, which differs after each write; `pods` are
-    the pods with a cgroup; `active_units` are the units of a resource that active pods have. `kubelet` tells one kubelet process from the next
-    one; None while none serves pod-resources.
-    """
-
-    checkpoint: Callable[[], tuple[str, KubeletCheckpoint | Unknown]]
-    pods: Callable[[], frozenset[PodUid] | Unknown]
-    active_units: Callable[[ResourceName], frozenset[UnitId] | Unknown]
-    kubelet: Callable[[], object]
 
 
 class Again(Struct, frozen=True):
@@ -101,8 +87,7 @@ class Holders:
         self._freed = freed
         self._log: FilteringBoundLogger = log or structlog.get_logger()
         self._memory = Memory(parts.clock)
-        self._list_at = 0.0
-        self._kubelet: object = None
+        self._lists = ActiveLists(witnesses, parts.clock)
 
     def rows(self) -> tuple[PreparedClaim, ...]:
         """Return the rows of the device plugin API. Raises DriverError."""
@@ -149,26 +134,45 @@ class Holders:
         known = self._memory.of(row)
         if row.held is None and not (row.ref.name == resource and units_of(row) & units):
             # Other units of the same hardware: a share and the whole device, or two resources. So the call says nothing about the row's pod.
-            return self.needed(row) or self._take_back(ref, ENDED, until)
+            return self.needed(row) or self._take_back(row, ENDED, until)
         is_over = row.held is not None or row.boot_id != self._store.boot_id
         if not is_over and known.in_call:
             return "another call sets it up"
-        if not is_over and row.users.pods is None:
-            return self._take_back_unnamed(row, known, until)
+        if not is_over and row.users.has_unknown:
+            if row.users.pods is None or not self._is_unwritten(known):
+                return self._take_back_unnamed(row, known, until)
+            row = self._note_failure(row)
         # Of units that were taken up from another plugin there is no answer that could be given again.
         if is_over or not row.cdi_spec or known.seen or self._runs(row):
-            return self._take_back(ref, REUSED, until)
-        # Nothing of its pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it is
-        # another pod, because the first one was not admitted in the end.
-        known.awaited, known.since, known.settled = True, self._parts.clock(), None
-        known.begun, _ = self._witnesses.checkpoint()
-        return Again(row)
+            return self._take_back(row, REUSED, until)
+        return self._give_again(row, known)
+
+    def _give_again(self, row: PreparedClaim, known: Remembered) -> Again | str:
+        """Nothing of the row's pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it
+        is another pod, because the first one was not admitted in the end. Until then the row has the call, for the next process too.
+        """
+        version, checkpoint = self._witnesses.checkpoint()
+        if isinstance(checkpoint, Unknown):
+            return f"which pod gets it would not be known: {checkpoint.reason}"
+        pods = self._witnesses.pods()
+        # If the node does not show its pods, each pod that it shows later may be the one.
+        call = CallBegun(version, frozenset() if isinstance(pods, Unknown) else pods)
+        with ClaimLocks(self._parts.lock) as locks:
+            if missed := locks.take([row.ref.uid], until=self._parts.clock(), purpose="giving"):
+                return str(missed[row.ref.uid])
+            found = self._parts.row(row.ref.uid)
+            if found != row:
+                return "" if found is None else "it has just changed"
+            # Before the row has the call: whoever looks then must not take an older entry for its pod's.
+            known.since, known.settled = self._parts.clock(), None
+            known.begun, known.before = version, call.pods
+            return Again(self._note(row, Users((), sole=row.users.sole, call=call)))
 
     def needed(self, row: PreparedClaim) -> str:
         """Return why a row must stay, although a claim asks for its device; empty if it is free for all that is known."""
         if row.boot_id != self._store.boot_id:
             return self._needed_after_boot(row)
-        if row.users.pods is None or self._memory.of(row).awaited:
+        if row.users.has_unknown:
             return "the kubelet's checkpoint has not named its pod yet"
         return "" if self._is_over(row) else "its pod runs, or is about to start"
 
@@ -178,24 +182,39 @@ class Holders:
         """Learn the pods of rows, and take back what is free. Raises DriverError if the state cannot be read."""
         rows = self.rows()
         self._memory.keep(rows)
-        current = [
-            self._identified(row)
+        boot_id = self._store.boot_id
+        # In this order: a pod that the checkpoint names now is listed, if it is active.
+        left = [
+            self._identified(row) if row.boot_id == boot_id else row
             for row in rows
-            if row.held is None and row.boot_id == self._store.boot_id
+            if row.held is None
         ]
-        unlisted = self._unlisted(current)
-        for row in current:
-            known = self._memory.of(row)
-            if known.in_call:
-                continue
-            if known.unanswered or (row.users.pods is None and self._has_failed(row, known)):
-                self._forgotten(row)
-            elif row.users.pods is None:
-                self._suspect(row, known)
-            elif self._is_over(row):
-                self._tried(row, ENDED)
-            elif row.ref.uid in unlisted:
-                self._tried(row, FORGOTTEN)
+        unlisted = self._lists.look(left)
+        for row in left:
+            if row.boot_id == boot_id:
+                self._judge(row, unlisted)
+
+    def _judge(self, row: PreparedClaim, unlisted: Collection[ClaimUid]) -> None:
+        known = self._memory.of(row)
+        if known.in_call:
+            return
+        if known.unanswered:
+            self._forgotten(row)
+        elif row.users.has_unknown:
+            self._await(row, known)
+        elif self._is_over(row):
+            self._tried(row, ENDED)
+        elif row.ref.uid in unlisted:
+            self._tried(row, FORGOTTEN)
+
+    def _await(self, row: PreparedClaim, known: Remembered) -> None:
+        """No checkpoint has named the pod of the last call yet."""
+        if not self._has_failed(row, known):
+            self._suspect(row, known)
+        elif row.users.pods is None:
+            self._forgotten(row)
+        else:
+            self._note_failure(row)
 
     def _identified(self, row: PreparedClaim) -> PreparedClaim:
         """Write the pod of the row into the state, if the checkpoint names it.
@@ -212,23 +231,35 @@ class Holders:
         found = [one for one in checkpoint.containers if shares_units(one, row)]
         if not found:
             return row
-        known.awaited = False
         users = Users(tuple(dict.fromkeys(one.pod for one in found)), sole=True)
         if row.users.joined(users) == row.users:
             known.read = written
             return row
-        with self._parts.store.transaction("joined") as transaction:
-            transaction.add_users(row.ref.uid, users)
+        row = self._note(row, users)
         known.read, known.since = written, self._parts.clock()
         self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
+        return row
+
+    def _note(self, row: PreparedClaim, users: Users) -> PreparedClaim:
+        """Add users to the row; their `call` takes the place of the row's. Returns the row."""
+        with self._parts.store.transaction("joined") as transaction:
+            transaction.add_users(row.ref.uid, users)
         return self._parts.row(row.ref.uid) or row
+
+    def _note_failure(self, row: PreparedClaim) -> PreparedClaim:
+        """The last call has led to no container: whoever had the units before it is to be judged."""
+        return self._note(row, Users((), sole=row.users.sole))
 
     def _has_failed(self, row: PreparedClaim, known: Remembered) -> bool:
         """Whether the admission of the row's container has failed: nothing was written since, for long, and no active pod has it."""
+        late = self._parts.clock() - known.since >= ADMISSION_SECONDS
+        return late and self._is_unwritten(known) and not self._lists.lists(row)
+
+    def _is_unwritten(self, known: Remembered) -> bool:
+        """Whether the kubelet has written no checkpoint since the last call: if its admission has ended, then without success."""
         written, checkpoint = self._witnesses.checkpoint()
         same = not isinstance(checkpoint, Unknown) and written == known.begun
-        late = self._parts.clock() - known.since >= ADMISSION_SECONDS
-        return known.before is not None and same and late and not self._is_listed(row)
+        return known.before is not None and same
 
     def _suspect(self, row: PreparedClaim, known: Remembered) -> None:
         """Checkpoints were written since the call, and the one that is there does not name the row. So every pod that has come since may
@@ -243,29 +274,25 @@ class Holders:
         # The admission may go on as long as plugins of its other resources take, while lists of any plugin are written.
         if age < ADMISSION_SECONDS or written == known.settled:
             return
-        self._name_suspects(row, known)
-        self._tried(row, FORGOTTEN)
+        self._tried(self._with_suspects(row, known), FORGOTTEN)
 
-    def _name_suspects(self, row: PreparedClaim, known: Remembered) -> None:
+    def _with_suspects(self, row: PreparedClaim, known: Remembered) -> PreparedClaim:
         pods = self._witnesses.pods()
-        if known.before is not None and not isinstance(pods, Unknown):
-            with self._parts.store.transaction("joined") as transaction:
-                transaction.add_users(row.ref.uid, Users(tuple(sorted(pods - known.before))))
+        if known.before is None or isinstance(pods, Unknown):
+            return row
+        return self._note(row, Users(tuple(sorted(pods - known.before))))
 
     def _take_back_unnamed(self, row: PreparedClaim, known: Remembered, until: float) -> str:
-        written, checkpoint = self._witnesses.checkpoint()
-        unwritten = not isinstance(checkpoint, Unknown) and written == known.begun
-        if known.before is not None and unwritten:
+        if self._is_unwritten(known):
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             self._forgotten(row)
             return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
-        self._name_suspects(row, known)
-        return self._take_back(row.ref, REUSED, until)
+        return self._take_back(self._with_suspects(row, known), REUSED, until)
 
     def _runs(self, row: PreparedClaim) -> bool:
         presence = self._parts.usage.presence
         if presence is None:
-            return self._is_listed(row)
+            return self._lists.lists(row)
         found = presence(row.users.pods or ())
         alive = {pod for pod, one in found.items() if not isinstance(one, Gone)}
         self._memory.of(row).seen |= alive
@@ -284,10 +311,6 @@ class Holders:
             return True
         return any(shares_units(one, row) for one in checkpoint.containers)
 
-    def _is_listed(self, row: PreparedClaim) -> bool:
-        active = self._witnesses.active_units(ResourceName(row.ref.name))
-        return isinstance(active, Unknown) or bool(units_of(row) & active)
-
     def _is_over(self, row: PreparedClaim) -> bool:
         """Whether the row's pod has ended, or will not start."""
         if self._runs(row) or self._has_cgroup(row):
@@ -297,42 +320,14 @@ class Holders:
             return False
         known = self._memory.of(row)
         age = self._parts.clock() - known.since
-        if known.awaited:
-            return age >= ADMISSION_SECONDS and not self._is_listed(row)
         # One pod of several may have ended, and another one that has the units now may be about to start.
         pods = frozenset(row.users.pods or ())
         if pods and pods <= known.seen:
             return True
-        grace = ADMISSION_SECONDS if known.rebooted else GRACE_SECONDS
-        return age >= grace and not self._is_listed(row)
-
-    def _unlisted(self, rows: Collection[PreparedClaim]) -> frozenset[ClaimUid]:
-        """Return the rows that pod-resources listed once and do not list any more.
-
-        Both lists must be of one kubelet: a new one knows no pod before the API server has told it, and lists nothing until then.
-        """
-        now = self._parts.clock()
-        if now < self._list_at or not rows:
-            return frozenset()
-        self._list_at = now + LIST_SECONDS
-        kubelet = self._witnesses.kubelet()
-        names = sorted({row.ref.name for row in rows})
-        lists = {name: self._witnesses.active_units(ResourceName(name)) for name in names}
-        if kubelet is None or kubelet != self._witnesses.kubelet():
-            return frozenset()
-        if kubelet != self._kubelet:
-            self._kubelet = kubelet
-            self._memory.forget_lists()
-        gone: set[ClaimUid] = set()
-        for name, active in lists.items():
-            for row in rows:
-                if isinstance(active, Unknown) or row.ref.name != name:
-                    continue
-                known, listed = self._memory.of(row), bool(units_of(row) & active)
-                if known.was_listed and not listed:
-                    gone.add(row.ref.uid)
-                known.was_listed = known.was_listed or listed
-        return frozenset(gone)
+        # Another process may have been told of it after a reboot, or a moment ago.
+        is_new = known.rebooted or known.read is None
+        grace = ADMISSION_SECONDS if is_new else GRACE_SECONDS
+        return age >= grace and not self._lists.lists(row)
 
     def _needed_after_boot(self, row: PreparedClaim) -> str:
         _, checkpoint = self._witnesses.checkpoint()
@@ -340,27 +335,39 @@ class Holders:
             return Silence(
                 f"whether a pod gets it again after the reboot is not known: {checkpoint.reason}"
             )
-        if any(shares_units(one, row) for one in checkpoint.containers):
-            return "its pod may start again after the reboot"
-        return ""
+        return "its pod may start again after the reboot" if self.comers(row, checkpoint) else ""
+
+    def comers(self, row: PreparedClaim, checkpoint: KubeletCheckpoint) -> tuple[PodUid, ...]:
+        """Return the pods of the checkpoint that may start again with units of a row of an earlier boot.
+
+        The kubelet keeps its entries of ended pods. A pod that it knows has a cgroup, also while it waits to start, and is active. So a pod without
+        a cgroup has ended, if the kubelet has had the time to hear of it and does not list the units.
+        """
+        named = dict.fromkeys(one.pod for one in checkpoint.containers if shares_units(one, row))
+        pods = self._witnesses.pods()
+        if not named or isinstance(pods, Unknown) or not self._lists.is_long_absent(row):
+            return tuple(named)
+        return tuple(pod for pod in named if pod in pods)
 
     # Taking back.
 
     def _tried(self, row: PreparedClaim, because: str) -> None:
         try:
-            self._take_back(row.ref, because, self._parts.clock() + FREE_SECONDS)
+            self._take_back(row, because, self._parts.clock() + FREE_SECONDS)
         except DriverError as error:
             self._log.warning("units_not_freed", row=str(row.ref), error=str(error))
 
-    def _take_back(self, ref: ClaimRef, because: str, until: float) -> str:
+    def _take_back(self, judged: PreparedClaim, because: str, until: float) -> str:
         """Release a row, or hold it. Returns why it is held; empty if it is free."""
-        parts = self._parts
+        parts, ref = self._parts, judged.ref
         with ClaimLocks(parts.lock) as locks:
             if missed := locks.take([ref.uid], until=parts.clock(), purpose="releasing"):
                 return str(missed[ref.uid])
             row = parts.row(ref.uid)
             if row is None:
                 return ""
+            if row.users.call != judged.users.call:
+                return "it was just given to a container"
             error = undo(parts, locks, [row], because=because, until=until)[ref.uid]
         if error is None:
             held_since = row.held.since if row.held else ""

@@ -17,7 +17,7 @@ from dra_driver.model.state import CallBegun, PreparedClaim
 class Remembered(Struct):
     """What this process remembers of a row. `since`: when the last call with its units was answered, or when the row was first seen.
 
-    `awaited`: a checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A
+    A checkpoint of another version than `begun` will name the pod of the last call; `read` is the last version that named one. A
     moment after the answer, each checkpoint that the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at
     that time. `before` are the pods that had a cgroup when the call began; None if that is not known. `in_call`: the call is not
     answered yet; `unanswered`: it was answered with an error. `rebooted`: it was set up again after a reboot, and the kubelet may not have heard of
@@ -25,7 +25,6 @@ class Remembered(Struct):
     """
 
     since: float
-    awaited: bool = True
     begun: str | None = None
     read: str | None = None
     settled: str | None = None
@@ -34,7 +33,6 @@ class Remembered(Struct):
     unanswered: bool = False
     rebooted: bool = False
     seen: frozenset[PodUid] = frozenset()
-    was_listed: bool = False
 
 
 class Memory:
@@ -74,9 +72,3 @@ class Memory:
         uids = {row.ref.uid for row in rows}
         with self._mutex:
             self._rows = {uid: one for uid, one in self._rows.items() if uid in uids or one.in_call}
-
-    def forget_lists(self) -> None:
-        """The kubelet has started anew: what the one before it listed says nothing about this one."""
-        with self._mutex:
-            for one in self._rows.values():
-                one.was_listed = False

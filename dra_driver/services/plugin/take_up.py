@@ -32,12 +32,13 @@ from dra_driver.planning.plugin.again import (
     plan_taken_up,
 )
 from dra_driver.planning.plugin.located import Renamed, plan_renamed
-from dra_driver.planning.plugin.rows import shares_units, units_of
+from dra_driver.planning.plugin.rows import units_of
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.execute import CALL_SECONDS
 from dra_driver.services.finish import finish, finish_late
 from dra_driver.services.parts import NodeParts
-from dra_driver.services.plugin.holders import Holders, Witnesses
+from dra_driver.services.plugin.holders import Holders
+from dra_driver.services.plugin.witnesses import Witnesses
 from dra_driver.services.take_back import undo
 
 NOT_AGAIN = "its pod has not come back after the reboot"
@@ -128,17 +129,17 @@ class TakeUp:
         """Set a row of another boot up again, or release it."""
         parts, uid = self._parts, row.ref.uid
         until = parts.clock() + CALL_SECONDS
-        pods = dict.fromkeys(one.pod for one in checkpoint.containers if shares_units(one, row))
         with ClaimLocks(parts.lock) as locks:
             if missed := locks.take([uid], until=until, purpose="setting up again"):
                 raise missed[uid]
+            pods = self._holders.comers(row, checkpoint)
             if not pods:
                 error = undo(parts, locks, [row], because=NOT_AGAIN, until=until)[uid]
                 if error is not None:
                     raise error
                 return
             # A started row without a pod would be one of a call that nobody has answered.
-            users = row.users.joined(Users(tuple(pods), sole=True))
+            users = row.users.joined(Users(pods, sole=True))
             others = [one for one in self._holders.all_rows() if one.ref.uid != uid]
             inventory = parts.inventory()
             plan = plan_again(replace(row, users=users), inventory, parts.store.boot_id, others)

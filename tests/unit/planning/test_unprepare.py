@@ -18,6 +18,7 @@ from dra_driver.model.plan import (
 from dra_driver.model.presence import Alive, CannotTell, Gone
 from dra_driver.model.state import (
     NOBODY_KNOWN,
+    CallBegun,
     Held,
     Phase,
     PreparedClaim,
@@ -94,6 +95,7 @@ def test_what_nobody_was_told_of_is_undone_without_a_proof() -> None:
 
 
 PODS = Users(("one", "two"))
+CALL = CallBegun("version-3", frozenset())
 GONE = {"one": Gone(), "two": Gone()}
 
 
@@ -117,6 +119,7 @@ GONE = {"one": Gone(), "two": Gone()}
             "whether pod one has ended is not known: no cgroups",
         ),
         (a_row(), {}, "which pods used it is not known any more"),
+        (a_row(replace(PODS, call=CALL)), GONE, "which pods used it is not known any more"),
         (
             a_row(replace(PODS, unnamed=True)),
             GONE,
