@@ -6,7 +6,7 @@ domain, or have a text that is no quantity. Each of these is told with the part 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -47,31 +47,34 @@ def _replaced(part: AnyNode, corrections: Mapping[int, Expr]) -> AnyNode | Expr:
     return replace(part, **parts_of(part, lambda one: _replaced(one, corrections)))
 
 
-def mistyped_quantities(parsed: ParsedAst, part: Expr) -> Iterator[tuple[str, Correction | None]]:
-    """Yield a sentence about each text in quantity(…) that is no quantity, with the quantity that was most likely meant, if any."""
+def mistyped_quantities(
+    parsed: ParsedAst, part: Expr
+) -> Iterator[tuple[str, Sequence[Correction]]]:
+    """Yield a sentence about each text in quantity(…) that is no quantity, with each of the quantities that may have been meant."""
     for call in calls_in(part):
         match call:
             case Call(function="quantity", args=(Constant(value=str(text)) as constant,)) if (
                 not _is_quantity(text)
             ):
-                amount = _meant(text)
-                if amount:
-                    new = replace(call, args=(replace(constant, value=amount),))
-                    decimal = amount.removesuffix("i").replace("K", "k")
-                    says = f"'{text}' is no quantity: write {amount} (or {decimal})"
-                    yield says, _correction(parsed, call, new)
-                else:
-                    yield (
-                        f"'{printable(text)}' is no quantity: write a number with its unit, as in 40Gi",
-                        None,
-                    )
+                meant = [one for one in amounts.readings(text) if _is_quantity(one)]
+                new = (replace(call, args=(replace(constant, value=one),)) for one in meant)
+                yield _not_a_quantity(text, meant), [_correction(parsed, call, one) for one in new]
             case _:
                 pass
 
 
+def _not_a_quantity(text: str, meant: Sequence[str]) -> str:
+    if not meant:
+        return f"'{printable(text)}' is no quantity: write a number with its unit, as in 40Gi"
+    if len(meant) == 1:
+        return f"'{text}' is no quantity: write {meant[0]}"
+    both = " or ".join(f"{one} ({amounts.bytes_in(one)})" for one in meant)
+    return f"'{text}' is no quantity: write {both}"
+
+
 def ordered_by_type(
     parsed: ParsedAst, part: Expr, type_of: Callable[[DevicePath], str]
-) -> Iterator[tuple[str, Correction | None]]:
+) -> Iterator[tuple[str, Sequence[Correction]]]:
     """Yield a sentence about each comparison by < or > with a constant of another type than the attribute, and the comparison with its type.
 
     `type_of` says whether a path has an int or a string; "" for anything else.
@@ -84,10 +87,10 @@ def ordered_by_type(
             number = _whole(right) if kind == "int" else None
             says = f"{path.name} is {_ONE[kind]}, and {unparse(parsed, right)} is {_ONE[other]}"
             if number is None:
-                yield f"{says}: compare it with {_ONE[kind]}", None
+                yield f"{says}: compare it with {_ONE[kind]}", ()
             else:
                 new = Call(NO_ID, sign, (left, Constant(NO_ID, number)))
-                yield f"{says}: write {number}", _correction(parsed, call, new)
+                yield f"{says}: write {number}", (_correction(parsed, call, new),)
 
 
 def _type_of(part: Expr) -> str:

@@ -44,7 +44,7 @@ class FailingCondition(Struct, frozen=True):
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
     missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
     version or a quantity, each with the call that parses the text, written with … for the path. `texts` are compared with versions.
-    `corrections` are other changes that the author may have meant. `everywhere` is what is wrong on any device.
+    `corrections` are other changes that the author may have meant; those of one node are alternatives. `everywhere` is what is wrong on any device.
     """
 
     part: str
@@ -191,10 +191,12 @@ class FailureExplainer:
         return value_at(path, self._driver, self._device)
 
 
-def _wrong_anywhere(text: str, found: Sequence[tuple[str, Correction | None]]) -> FailingCondition:
+def _wrong_anywhere(
+    text: str, found: Sequence[tuple[str, Sequence[Correction]]]
+) -> FailingCondition:
     """Return the condition with sentences that name no device, so that those with the same error stay one group."""
     everywhere = _first((_brief(says) for says, _ in found), len(found))
-    corrections = tuple([one for _, one in found if one is not None])
+    corrections = tuple([one for _, some in found for one in some])
     return FailingCondition(text, corrections=corrections, everywhere=everywhere)
 
 

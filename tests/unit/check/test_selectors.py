@@ -177,11 +177,19 @@ def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
         assert found(selector(right, "'")) == []
 
 
-@pytest.mark.parametrize("amount", ["40g", "40gb", "40GB", "40 Gi", "40GiB"])
-def test_an_amount_with_another_unit_is_told_with_the_right_ones(amount: str) -> None:
+@pytest.mark.parametrize(
+    ("amount", "right"),
+    [
+        ("40g", "40G (40 x 1000^3 bytes) or 40Gi (40 x 1024^3 bytes)"),
+        ("40GB", "40G (40 x 1000^3 bytes) or 40Gi (40 x 1024^3 bytes)"),
+        ("40 Gi", "40Gi"),
+        ("40GiB", "40Gi"),
+    ],
+)
+def test_an_amount_with_another_unit_is_told_with_the_right_ones(amount: str, right: str) -> None:
     read = 'device.capacity["gpu.nvidia.com"].memory'
     (one,) = found(selector(f'{read}.compareTo(quantity("{amount}")) >= 0', "'"))
-    assert (one.rule, one.action) == ("cel-value", "write 40Gi (or 40G)")
+    assert (one.rule, one.action) == ("cel-value", f"write {right}")
 
 
 def test_the_cost_is_checked() -> None:

@@ -281,8 +281,8 @@ MEMORY = f'device.capacity["{GPU}"].memory'
         ),
         (
             f'{MEMORY}.compareTo(quantity("8GB")) >= 0',
-            f'{MEMORY}.compareTo(quantity("8Gi")) >= 0',
-            "'8GB' is no quantity: write 8Gi (or 8G)",
+            f'{MEMORY}.compareTo(quantity("8G")) >= 0',
+            "'8GB' is no quantity: write 8G (8 x 1000^3 bytes) or 8Gi (8 x 1024^3 bytes)",
         ),
     ],
 )
@@ -297,6 +297,27 @@ def test_what_was_most_likely_meant_comes_before_leaving_it_out(
     assert wrong.replace(instead[2], instead[0]) == right
     (told,) = report.claims[0].requests[0].verdicts
     assert hint.replace("@", right) in told.hint
+
+
+@pytest.mark.parametrize(
+    ("condition", "right"),
+    [
+        ('@.compareTo(quantity("80GB")) >= 0', "80G"),
+        ('@.compareTo(quantity("81559Mi")) >= 0 && @ == quantity("80.0GB")', ""),
+        ('@.compareTo(quantity("40GB")) == 0', "40Gi"),
+        ('[1, 1].exists(n, @.compareTo(quantity("40GB")) == 0)', "40Gi"),
+    ],
+)
+def test_of_two_readings_of_an_amount_the_one_that_fits_is_told(condition: str, right: str) -> None:
+    """A card that is sold as 80 GB has less than 80Gi; another one has exactly 40Gi."""
+    published = [device("gpu-0", memory="81559Mi"), device("gpu-1", memory="40Gi")]
+    report = asking(state(resource_slice(published)), request(cel=condition.replace("@", MEMORY)))
+    told = [
+        what.partition("write ")[2].partition(" ")[0]
+        for kind, what in helps(report)
+        if kind == "correct"
+    ]
+    assert told == ([f'quantity("{right}")'] if right else [])
 
 
 def test_of_many_corrections_the_first_are_told_and_the_others_counted() -> None:
