@@ -217,7 +217,9 @@ class SelectorAnswers:
             except EvaluationError as failure:
                 # After a false selector, the search does not evaluate the next one.
                 if error is None and not false:
-                    failed = explained.failing_conditions(*seen, self._stop)
+                    failed = explained.failing_conditions(
+                        *seen, self._stop, is_published=self._fleet.publishes
+                    )
                     failing = tuple((selector, part) for part in failed)
                     error = _error(selector, failed[0], device, failure)
                 continue

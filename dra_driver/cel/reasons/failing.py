@@ -5,7 +5,7 @@ Such a condition may have hundreds of comparisons that all fail. A sentence tell
 depends on the condition alone, or on what kind of value a device has, is found out once for all devices.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from msgspec import Struct
@@ -58,9 +58,19 @@ class FailingCondition(Struct, frozen=True):
 
 
 class FailureExplainer:
-    """Explains the conditions of one expression that end with an error, for one device."""
+    """Explains the conditions of one expression that end with an error, for one device.
 
-    def __init__(self, driver: str, device: Device, texts: PartTexts) -> None:
+    `is_published` says whether any device has a path.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        device: Device,
+        texts: PartTexts,
+        is_published: Callable[[DevicePath], bool],
+    ) -> None:
+        self._is_published = is_published
         self._driver = driver
         self._device = device
         self._texts = texts
@@ -151,7 +161,10 @@ class FailureExplainer:
             if path.name in names(path.kind, domain, self._driver, self._device)
         ]
         inside = [one for one in there if one.endswith(f".{path.domain}")]
-        return likely(path.domain, there) or "".join(inside[:1])
+        near = likely(path.domain, there) or "".join(inside[:1])
+        if near or len(there) != 1 or self._is_published(path):
+            return near
+        return there[0]  # the selector was written for another driver
 
     def _parsers(
         self, operand_paths: Sequence[tuple[DevicePath, frozenset[str]]]

@@ -5,7 +5,7 @@ Most selectors are several conditions joined by `&&`. This module evaluates each
 the false ones. This module can also write the selector with such a condition changed or removed.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.compile import Selector, part_of_selector
@@ -25,6 +25,10 @@ from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
 from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
 from dra_driver.model.api.resource_slice import Device
+
+
+def _always(_: DevicePath) -> bool:
+    return True
 
 
 class ExplainedSelector:
@@ -88,10 +92,19 @@ class ExplainedSelector:
         return known
 
     def failing_conditions(
-        self, driver: str, device: Device, value: DeviceValue, cancelled: Check = never
+        self,
+        driver: str,
+        device: Device,
+        value: DeviceValue,
+        cancelled: Check = never,
+        *,
+        is_published: Callable[[DevicePath], bool] = _always,
     ) -> tuple[FailingCondition, ...]:
-        """Return the conditions that end with an error, or the whole selector if no condition alone does."""
-        tell = FailureExplainer(driver, device, self._texts).tell
+        """Return the conditions that end with an error, or the whole selector if no condition alone does.
+
+        `is_published` says whether any device has a path. What one has is not taken for a mistake.
+        """
+        tell = FailureExplainer(driver, device, self._texts, is_published).tell
         if len(self._parts) == 1:
             return (tell(self.root),)
         failing = [part for part, alone in self._parts if alone and _fails(alone, value, cancelled)]

@@ -441,6 +441,14 @@ def test_a_class_that_is_not_there_may_leave_the_device_out() -> None:
     assert rules(text.replace("Name: gpu.nvidia.com", "Name: mine"), CLUSTER) == ["ref-class"]
 
 
+def test_the_domain_that_has_the_name_is_told_if_no_device_has_what_is_read() -> None:
+    """has(…) would be no help: no device would match."""
+    read = 'device.attributes["a.b"].colour'
+    text = selector(f'{read} == "red"', "'").replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
+    (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
+    assert one.action == f"no device has {read}: write {read.replace('a.b', 'card.example.com')}"
+
+
 @pytest.mark.parametrize(
     ("expression", "action"),
     [

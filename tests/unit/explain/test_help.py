@@ -280,6 +280,11 @@ MEMORY = f'device.capacity["{GPU}"].memory'
             f"did you mean {GPU}?",
         ),
         (
+            'device.capacity["other.org"].memory.compareTo(quantity("8Gi")) >= 0',
+            f'{MEMORY}.compareTo(quantity("8Gi")) >= 0',
+            f"did you mean {GPU}?",
+        ),
+        (
             f'{MEMORY}.compareTo(quantity("8GB")) >= 0',
             f'{MEMORY}.compareTo(quantity("8G")) >= 0',
             "'8GB' is no quantity: write 8G (8 x 1000^3 bytes) or 8Gi (8 x 1024^3 bytes)",
@@ -318,6 +323,14 @@ def test_of_two_readings_of_an_amount_the_one_that_fits_is_told(condition: str, 
         if kind == "correct"
     ]
     assert told == ([f'quantity("{right}")'] if right else [])
+
+
+def test_what_a_device_of_another_driver_has_is_read_where_it_is_meant() -> None:
+    mine, other = device("gpu-0", memory="40Gi"), device("gpu-1", memory="80Gi")
+    listed = [resource_slice([mine]), resource_slice([other], pool="p", driver="other.org")]
+    read = 'device.capacity["other.org"].memory'
+    report = asking(state(*listed), request(cel=f'{read}.compareTo(quantity("30Gi")) >= 0'))
+    assert not any(MEMORY in what for _, what in helps(report))
 
 
 def test_of_many_corrections_the_first_are_told_and_the_others_counted() -> None:

@@ -2,6 +2,7 @@
 """What the author of a condition that ends with an error most likely meant."""
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
@@ -145,6 +146,22 @@ def test_a_domain_that_is_like_no_other_is_not_corrected():
         'device.capacity["example.com"].memory.compareTo(quantity("1")) > 0 || false'
     )
     assert text == f'{C}.memory.compareTo(quantity("1")) > 0 || false'
+
+
+def test_the_only_domain_with_a_name_is_meant_if_no_device_has_what_is_read():
+    """The selector was written for another driver. If a device has what is read, that one is meant."""
+    read = 'device.capacity["other.org"].memory'
+    selector = ExplainedSelector(compile_selector(f'{read} == quantity("1")'))
+    seen = (DRIVER, DEVICE, DeviceValue(DRIVER, DEVICE))
+    (failing,) = selector.failing_conditions(*seen, is_published=lambda path: path.name == "model")
+    assert [(one.instead, one.write) for one in failing.corrections] == [(read, f"{C}.memory")]
+    (failing,) = selector.failing_conditions(*seen, is_published=lambda path: True)
+    assert failing.corrections == ()
+    twice = replace(DEVICE, capacity={**DEVICE.capacity, "b.org/memory": DeviceCapacity(value="1")})
+    (failing,) = selector.failing_conditions(
+        DRIVER, twice, DeviceValue(DRIVER, twice), is_published=lambda path: False
+    )
+    assert failing.corrections == ()
 
 
 def test_a_domain_is_corrected_inside_a_macro():
