@@ -21,6 +21,7 @@ from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.freed_nodes import FreedNodes
 from dra_driver.explain.misses import Miss, nearest, room, roomiest
+from dra_driver.explain.mistyped import mistyped
 from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Change
@@ -33,7 +34,6 @@ from dra_driver.explain.proposals import (
     from_mistyped,
     other_class,
 )
-from dra_driver.explain.published_values import mistyped
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.subject import NewNode

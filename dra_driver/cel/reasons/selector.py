@@ -12,13 +12,15 @@ from dra_driver.cel.compile import Selector, part_of_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.reasons.comparisons import compared
 from dra_driver.cel.reasons.conditions import (
     ConditionExplainer,
     FalseCondition,
+    Meant,
     PartTexts,
-    compared,
 )
 from dra_driver.cel.reasons.corrections import replaced
+from dra_driver.cel.reasons.distances import Wanted, wanted
 from dra_driver.cel.reasons.failing import FailingCondition, FailureExplainer
 from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
 from dra_driver.cel.reasons.paths import DevicePath, paths
@@ -41,6 +43,7 @@ class ExplainedSelector:
         self.root: Expr = self._parsed.root
         self.paths = paths(self.root)
         self._briefs: dict[int, FalseCondition] = {}
+        self._wanted: dict[str, Wanted | None] = {}
         self._parts = [(part, self._alone(part)) for part in conjuncts(self.root)]
 
     def _alone(self, part: Expr) -> Selector | None:
@@ -56,15 +59,14 @@ class ExplainedSelector:
         driver: str,
         device: Device,
         value: DeviceValue,
-        *,
-        relax: bool = False,
+        meant: Meant | None = None,
         cancelled: Check = never,
     ) -> tuple[FalseCondition, ...]:
         """Return the false conditions, or the whole selector if no condition alone is false.
 
-        `relax` fills `FalseCondition.relaxed`.
+        With `meant`, which says what a mistyped text stands for, `FalseCondition.relaxed` is filled.
         """
-        explainer = ConditionExplainer(driver, device, self._texts, relax=relax)
+        explainer = ConditionExplainer(driver, device, self._texts, meant)
         return tuple(explainer.tell(part) for part in self._failed(value, cancelled))
 
     def false_conditions_in_brief(
@@ -90,6 +92,13 @@ class ExplainedSelector:
             false = FalseCondition(text, f"{text} is false", path=compared(part))
             known = self._briefs[part.id] = false
         return known
+
+    def wanted(self, false: FalseCondition) -> Wanted | None:
+        """Return what a false condition asks for; None if it compares no path with constants."""
+        if false.part not in self._wanted:
+            parts = (one for one, _ in self._parts if self._texts.of(one) == false.part)
+            self._wanted[false.part] = wanted(next(parts, self.root))
+        return self._wanted[false.part]
 
     def failing_conditions(
         self,

@@ -439,6 +439,25 @@ def test_a_mistyped_value_is_corrected_to_what_a_device_has_that_is_not_the_near
     assert "correct" not in dict(helps(also))
 
 
+def test_a_listed_value_that_is_mistyped_gives_way_to_the_one_that_was_meant() -> None:
+    """Although another device is nearer, because nobody has it."""
+    names = ["Ampere", "Hopper", "Turing"]
+    listed = [
+        device(f"gpu-{n}", attributes={"model": {"string": name}}) for n, name in enumerate(names)
+    ]
+    wrong = f'{A}.model in ["Hoper"]'
+    change = f'request gpu of claim ns/mine: write {A}.model in ["Hopper"] instead of {wrong}'
+    free = asking(state(resource_slice(listed)), request(cel=wrong))
+    assert helps(free)[0] == ("correct", change)
+    assert free.claims[0].requests[0].verdicts[0].hint == 'did you mean "Hopper"?'
+    held = state(resource_slice(listed), used(holder("gpu-1", "h"), "p"))
+    taken = asking(held, request(cel=wrong))
+    assert helps(taken)[0] == ("correct", f"{change}; end claim ns/h, used by ns/p")
+    # What a device has is not mistyped.
+    two = asking(held, request(cel=f'{A}.model in ["Hopper", "Hoppers"]'))
+    assert not any(kind == "correct" for kind, _ in helps(two))
+
+
 def test_to_change_a_request_and_to_end_a_claim_is_no_second_way() -> None:
     listed = [device("gpu-0"), device("gpu-1", taints=[{"key": "k", "effect": "NoSchedule"}])]
     claims = [used(holder(name, f"h-{name}"), "p") for name in ("gpu-0", "gpu-1")]
