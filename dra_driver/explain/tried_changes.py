@@ -266,7 +266,7 @@ class TriedChanges:
                 yield from (fewer(request, most) for most in self._most_free(explained))
         # An error on any device of the cluster can stop the search, not only on the devices in the report.
         miss = self._miss(explained)
-        yield from from_errors(explained, miss)
+        yield from from_errors(explained, miss, self._devices)
         roomy = self._roomiest(explained)
         if roomy is not None:
             yield from from_miss(explained, request, roomy)

@@ -325,6 +325,16 @@ def test_of_two_readings_of_an_amount_the_one_that_fits_is_told(condition: str, 
     assert told == ([f'quantity("{right}")'] if right else [])
 
 
+def test_what_is_in_the_way_after_a_correction_is_removed_with_it() -> None:
+    """The device that the corrected selectors match is another one than the nearest of the wrong ones."""
+    published = [device("gpu-0", memory="40Gi"), device("gpu-1", memory="80Gi")]
+    held = state(resource_slice(published), used(holder("gpu-1", "h"), "p"))
+    wrong = 'device.capacity["other.org"].memory'
+    instead = f"request gpu of claim ns/mine: write {MEMORY} instead of {wrong}"
+    report = asking(held, request(cel=f'{wrong}.compareTo(quantity("64Gi")) >= 0'))
+    assert helps(report)[0] == ("correct", f"{instead}; end claim ns/h, used by ns/p")
+
+
 def test_what_a_device_of_another_driver_has_is_read_where_it_is_meant() -> None:
     mine, other = device("gpu-0", memory="40Gi"), device("gpu-1", memory="80Gi")
     listed = [resource_slice([mine]), resource_slice([other], pool="p", driver="other.org")]
