@@ -245,12 +245,12 @@ def _without_errors_of(miss: Miss) -> tuple[Verdict, ...]:
 def _after_correction(
     explained: RequestExplained, correct: Proposal, devices: Sequence[SliceDevice]
 ) -> Iterator[Proposal]:
-    """Yield the correction of selectors that ended with an error, and what else is in the way of the device that is nearest then."""
+    """Yield the correction of selectors that ended with an error, and what else is in the way of the nearest device that they match then."""
     asked = explained.request
     request = next(one for one in requests_in(correct.claim) if one.indices == asked.indices)
     corrected = explained.changed(request)
     miss = None if corrected.problems else nearest(corrected, devices)
-    for rest in from_miss(corrected, request, miss) if miss else ():
+    for rest in from_miss(corrected, request, miss) if miss and not miss.parts else ():
         yield replace(
             rest,
             what="; ".join([correct.what, *([rest.what] if rest.what else [])]),
