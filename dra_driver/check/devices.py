@@ -15,6 +15,8 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.cel.compile import Selector
 from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.reasons.rewrite import brief, written
+from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known
 from dra_driver.check.parts import (
@@ -134,7 +136,8 @@ class DevicesOfCluster:
                 # A class that is not there is told, and its own expressions may leave this device out.
                 if not expression.of_class or expression.of_class in self._classes:
                     message = f"the expression fails for device {device.id}: {error}"
-                    yield one.finding("cel-fails", expression.path, message, _right(error))
+                    right = self._meant(selector, device) or _right(error)
+                    yield one.finding("cel-fails", expression.path, message, right)
                 return
         if not fits:
             of_class = f" of class {expression.of_class}" if expression.of_class else ""
@@ -144,6 +147,20 @@ class DevicesOfCluster:
                 f"none of the devices{of_class} matches the expression",
                 f"`{self._known.explain} -f {shlex.quote(one.file)}` says for each condition what the devices have instead",
             )
+
+    def _meant(self, selector: Selector, device: SliceDevice) -> str:
+        """Return what to write if the expression reads what no device has, and it is clear what was meant; "" else.
+
+        has(…) would be no help there: the expression would match no device.
+        """
+        seen = (device.id.driver, device.device, device.value)
+        publishes = self._fleet.publishes
+        for one in ExplainedSelector(selector).failing_conditions(*seen, is_published=publishes):
+            absent = next((path for path in one.missing if not publishes(path)), None)
+            if absent and one.corrections:
+                write = brief(one.corrections[0].write)
+                return f"no device has {written(absent)}: write {write}"
+        return ""
 
     def _of_class(self, name: str) -> list[SliceDevice]:
         if name not in self._left:

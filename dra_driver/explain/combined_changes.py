@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.cheapest_ends import alternatives_of
+from dra_driver.explain.closeness import closeness_for
 from dra_driver.explain.misses import Miss, missed, relaxed, room
 from dra_driver.explain.names import full_name
 from dra_driver.explain.proposals import Candidate, from_miss, users_of
@@ -40,6 +41,12 @@ class _Given(Struct, frozen=True, eq=False):
     def cost(self) -> int:
         return sum(miss.cost for miss in self.misses)
 
+    @property
+    def far(self) -> float:
+        """How far the devices' values are from what the request asks for."""
+        of = closeness_for(self.explained).of
+        return sum(of(miss.device) for miss in self.misses)
+
 
 def combined_changes(
     requests: Sequence[RequestExplained],
@@ -47,11 +54,12 @@ def combined_changes(
 ) -> Iterator[Candidate]:
     """Yield, for each of the nearest nodes, one change that contains all that has to change there. `places` are nodes with their devices."""
     mains = alternatives_of(requests)
-    found: list[tuple[int, list[_Given], TriedNodes]] = []
+    found: list[tuple[tuple[int, float], list[_Given], TriedNodes]] = []
     for tried, devices in _looked_at(places):
         given = _given(mains, devices)
         if given is not None and not tried.ruled_out:
-            found.append((sum(one.cost for one in given), given, tried))
+            cost = sum(one.cost for one in given), sum(one.far for one in given)
+            found.append((cost, given, tried))
     found.sort(key=lambda one: one[0])
     for _, given, tried in found[:MOST_NODES]:
         combined = _combined(given, tried)
@@ -129,8 +137,14 @@ def _nearest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> _Gi
         return _Given(explained, misses) if misses else None
     # Of devices that cost the same, those come first whose claim has most of them: one claim less has to end.
     users = Counter(_users(one) for one in misses)
-    # Of the rest, those whose users cost least to end, and then those that have most left.
-    misses.sort(key=lambda one: (one.cost, one.ends, -users[_users(one)], -room(explained, one)))
+    # Of the rest, those whose users cost least to end, then those that have most left, and then those with the closest values.
+    far = closeness_for(explained).of
+    misses.sort(
+        key=lambda one: (
+            *(one.cost, one.ends, -users[_users(one)], -room(explained, one)),
+            far(one.device),
+        )
+    )
     # Only a record that was edited by hand has a negative count.
     count = max(explained.request.body.count, 0)
     return _Given(explained, misses[:count]) if len(misses) >= count else None
@@ -159,9 +173,13 @@ def _combined(given: Sequence[_Given], tried: TriedNodes) -> Candidate | None:
 
 
 def _worst(given: _Given) -> Miss | None:
-    """Return the device that costs most, apart from the claims that end; of several, the one that has least left."""
+    """Return the device that costs most, apart from the claims that end; of several, the one that has least left, or is farthest."""
     left = map(_without_users, given.misses)
-    return max(left, key=lambda one: (one.cost, -room(given.explained, one)), default=None)
+    explained = given.explained
+    far = closeness_for(explained).of
+    return max(
+        left, key=lambda one: (one.cost, -room(explained, one), far(one.device)), default=None
+    )
 
 
 def _users(miss: Miss) -> tuple[str, ...]:

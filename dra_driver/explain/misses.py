@@ -11,6 +11,7 @@ from dra_driver.allocator.amounts import ZERO, Amount, amount
 from dra_driver.allocator.capacity import permitted
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
+from dra_driver.explain.closeness import closeness_for
 from dra_driver.explain.costs import CORRECT, EDIT, EDIT_CLASS, cost_of
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
@@ -71,36 +72,50 @@ def missed(explained: RequestExplained, device: SliceDevice) -> Miss:
 
 def relaxed(explained: RequestExplained, miss: Miss) -> Miss:
     """Return the same miss, where each false condition also has the nearest condition that the device meets."""
-    return replace(miss, parts=explained.answers.relaxed(miss.device))
+    meant = closeness_for(explained).meant
+    return replace(miss, parts=explained.answers.relaxed(miss.device, meant))
 
 
 def nearest(
     explained: RequestExplained, devices: Sequence[SliceDevice], *, free: bool = False
 ) -> Miss | None:
-    """Return the device with the smallest distance, the first of several; None if no device has a reason against it.
+    """Return the device with the smallest distance; None if no device has a reason against it.
 
+    Of several, the one whose values are closest to what the false conditions ask for, and of these the first.
     `free`: only among the devices against which nothing but selectors speaks.
     """
     key = (Miss, frozenset(explained.own))
-    misses = explained.shared(key, devices, lambda: _of_each_distance(explained, devices))
-    possible = [one for one in misses if one.reasons and not (free and one.others)]
-    best = min(possible, key=lambda one: one.distance, default=None)
-    return best and relaxed(explained, best)
+    groups = explained.shared(key, devices, lambda: _of_each_distance(explained, devices))
+    possible = [one for one in groups if one.miss.reasons and not (free and one.miss.others)]
+    if not possible:
+        return None
+    least = min(one.miss.distance for one in possible)
+    kinds = [kind for one in possible if one.miss.distance == least for kind in one.kinds]
+    candidates = (device for kind in kinds for device in kind.devices)
+    best = closeness_for(explained).closest(candidates)
+    return relaxed(explained, missed(explained, best))
+
+
+class _Equal(Struct, frozen=True, eq=False):
+    """Devices with the same distance; `miss` is the first of them."""
+
+    miss: Miss
+    kinds: Sequence[DeviceKind]
 
 
 def _of_each_distance(
     explained: RequestExplained, devices: Sequence[SliceDevice]
-) -> Sequence[Miss]:
-    """Return the first device of those with the same false conditions and equally costly other reasons, in their order.
+) -> Sequence[_Equal]:
+    """Return the devices with the same false conditions and equally costly other reasons together, in their order.
 
-    These have the same distance, and a large fleet has few of them.
+    A large fleet has few of these.
     """
-    found: dict[object, DeviceKind] = {}
+    found: dict[object, list[DeviceKind]] = {}
     for kind in explained.kinds(devices):
         costs = [cost_of(one, explained.own) for one in kind.others]
         key = (id(kind.judgement), _ends(explained.fleet, kind.others), *costs)
-        found.setdefault(key, kind)
-    return [missed(explained, kind.devices[0]) for kind in found.values()]
+        found.setdefault(key, []).append(kind)
+    return [_Equal(missed(explained, kinds[0].devices[0]), kinds) for kinds in found.values()]
 
 
 def roomiest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:

@@ -10,19 +10,17 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.selector import conjuncts
-from dra_driver.cel.reasons.similar import meant, of_the_same_model
+from dra_driver.cel.reasons.similar import meant, question
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
 from dra_driver.explain.names import values_found
-from dra_driver.explain.published_values import meant_kinds, values_of
+from dra_driver.explain.published_values import meant_by, meant_kinds, values_of
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
 
 SHOWN_VALUES = 6
-MOST_NAMES = 200
-"""The largest number of published values among which a similar value is searched, which the author may have meant."""
 
 _Key = tuple[str, int, str]
 
@@ -106,8 +104,7 @@ def _found(
         found = false.found if alone else f"{false.part} is false for {blamed.count:,}"
         return found, false.hint
     values = values_of(false.path)
-    names = [value for value, _ in values.most_common(MOST_NAMES)]
-    hints = [hint for text in false.wanted if (hint := meant(text, of_the_same_model(text, names)))]
+    hints = [question(one) for text in false.wanted if (one := meant_by(text, values))]
     return f"{false.path.shown(driver)} is {_listed(values)}", hints[0] if hints else false.hint
 
 

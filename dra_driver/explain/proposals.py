@@ -18,11 +18,17 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import never
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.explain.claim_request import Body, ClaimRequest, claim_with, is_of_scheduler
+from dra_driver.explain.claim_request import (
+    Body,
+    ClaimRequest,
+    claim_with,
+    is_of_scheduler,
+    requests_in,
+)
 from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest
 from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.misses import Miss
+from dra_driver.explain.misses import Miss, nearest
 from dra_driver.explain.names import full_name
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_edits import (
@@ -212,15 +218,20 @@ def rewritten(
     )
 
 
-def from_errors(explained: RequestExplained, miss: Miss | None) -> Iterator[Proposal]:
+def from_errors(
+    explained: RequestExplained, miss: Miss | None, devices: Sequence[SliceDevice] = ()
+) -> Iterator[Proposal]:
     """Yield changes of the request and its class that remove the run-time errors of their selectors.
 
-    One more removes what else is in the way of the nearest device.
+    Others also remove what else is in the way of the nearest device, and of the device that is the nearest of `devices` after a correction.
     """
     request = explained.request
     for corrects, change in without_errors(explained):
         kind: Kind = "correct" if corrects else "edit"
-        yield rewritten(explained, request, change, kind)
+        alone = rewritten(explained, request, change, kind)
+        yield alone
+        if corrects and not alone.classes:
+            yield from _after_correction(explained, alone, devices)
         others = () if miss is None else _without_errors_of(miss)
         if miss is not None and others:
             rest = replace(miss, reasons=others)
@@ -229,6 +240,23 @@ def from_errors(explained: RequestExplained, miss: Miss | None) -> Iterator[Prop
 
 def _without_errors_of(miss: Miss) -> tuple[Verdict, ...]:
     return tuple(one for one in miss.others if not isinstance(one, SelectorError))
+
+
+def _after_correction(
+    explained: RequestExplained, correct: Proposal, devices: Sequence[SliceDevice]
+) -> Iterator[Proposal]:
+    """Yield the correction of selectors that ended with an error, and what else is in the way of the nearest device that they match then."""
+    asked = explained.request
+    request = next(one for one in requests_in(correct.claim) if one.indices == asked.indices)
+    corrected = explained.changed(request)
+    miss = None if corrected.problems else nearest(corrected, devices)
+    for rest in from_miss(corrected, request, miss) if miss and not miss.parts else ():
+        yield replace(
+            rest,
+            what="; ".join([correct.what, *([rest.what] if rest.what else [])]),
+            kind=costliest([rest.kind or "correct", "correct"]),
+            cost=correct.cost + rest.cost,
+        )
 
 
 def fewer(request: ClaimRequest, available: int) -> Proposal:

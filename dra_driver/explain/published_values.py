@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.reasons.conditions import FalseCondition, shown
+from dra_driver.cel.reasons.conditions import shown
 from dra_driver.cel.reasons.paths import DevicePath, value_at
-from dra_driver.cel.reasons.similar import same_but_for_looks, without_quotes
-from dra_driver.explain.misses import Miss, nearest
+from dra_driver.cel.reasons.similar import likely, of_the_same_model
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
+
+MOST_NAMES = 200
+"""The largest number of published values among which a similar value is searched, which the author may have meant."""
 
 
 def meant_kinds(
@@ -43,35 +45,9 @@ def _counted(path: DevicePath, kinds: Sequence[DeviceKind]) -> Counter[str]:
     return Counter(found)
 
 
-def mistyped(
-    explained: RequestExplained, devices: Sequence[SliceDevice], miss: Miss
-) -> Miss | None:
-    """Return the nearest device that only lacks mistyped values: each of its false conditions wants a text that looks like what it has.
-
-    `miss` is the nearest of all devices. None if none of its false conditions has such a text, or something else is false, too.
-    """
-    for _, part in miss.parts:
-        if part.path is None or not part.wanted:
-            continue
-        right = _right(part, list(values_of(explained, devices, part.path)))
-        if right:
-            have = [one for one in devices if _text(part.path, one) == right]
-            found = nearest(explained, have)
-            return (
-                found if found and all(_only_looks(one, found) for _, one in found.parts) else None
-            )
-    return None
-
-
-def _only_looks(part: FalseCondition, miss: Miss) -> bool:
-    there = _text(part.path, miss.device) if part.path else ""
-    return bool(part.relaxed and _right(part, [there]))
-
-
-def _right(part: FalseCondition, there: Sequence[str]) -> str:
-    found = (without_quotes(text, there) or same_but_for_looks(text, there) for text in part.wanted)
-    return next((one for one in found if one), "")
-
-
-def _text(path: DevicePath, device: SliceDevice) -> str:
-    return shown(value_at(path, device.id.driver, device.device))
+def meant_by(text: str, values: Counter[str]) -> str:
+    """Return the published value that was most likely meant by a text, both as CEL literals; "" if none is similar, or it is published."""
+    if text in values:
+        return ""
+    names = [value for value, _ in values.most_common(MOST_NAMES)]
+    return likely(text, of_the_same_model(text, names))

@@ -63,6 +63,12 @@ class RequestExplained:
             *self.answers.problems,
         )
         self._state = state_for(fleet, request, nodes)
+        self._nodes = nodes
+        self._stop = stop
+
+    def changed(self, request: ClaimRequest) -> "RequestExplained":
+        """Return the same for another version of the request."""
+        return RequestExplained(self.fleet, request, self._nodes, self._stop, self.own)
 
     def reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
         """Return all reasons against the device, false selectors first; () if there is none."""

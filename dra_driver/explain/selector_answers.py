@@ -14,7 +14,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.cancellation import Cancelled, Check, never
 from dra_driver.cel.errors import CompileError as BadExpression
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.conditions import FalseCondition
+from dra_driver.cel.reasons.conditions import FalseCondition, Meant
 from dra_driver.cel.reasons.failing import FailingCondition
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.selector import ExplainedSelector
@@ -144,9 +144,15 @@ class SelectorAnswers:
             known = self._judgements[number] = self._judge(device)
         return known
 
-    def relaxed(self, device: SliceDevice) -> tuple[tuple[RequestSelector, FalseCondition], ...]:
-        """Return the false conditions, each with the nearest condition that the device meets."""
-        return self._judge(device, relax=True).parts
+    def number(self, device: SliceDevice) -> int:
+        """Return a number that is equal for devices with equal values for what the selectors read."""
+        return self._values.of(device)
+
+    def relaxed(
+        self, device: SliceDevice, meant: Meant
+    ) -> tuple[tuple[RequestSelector, FalseCondition], ...]:
+        """Return the false conditions, each with the nearest condition that the device meets; `meant` says what a mistyped text stands for."""
+        return self._judge(device, meant).parts
 
     def in_brief(self, reason: Verdict) -> Verdict:
         """Return the reason as the report shows it for a group of devices: without values if there are more than MANY answers."""
@@ -193,22 +199,22 @@ class SelectorAnswers:
         judged = self.judged
         return [one for one in devices if not judged(one).foreign] or devices
 
-    def _judge(self, device: SliceDevice, *, relax: bool = False) -> Judgement:
+    def _judge(self, device: SliceDevice, meant: Meant | None = None) -> Judgement:
         try:
-            return self._evaluate(device, relax=relax)
+            return self._evaluate(device, meant)
         except Cancelled:
             return Judgement(
                 (CouldNotTell("timeout", "a selector took too long"),), unanswered=True
             )
 
-    def _evaluate(self, device: SliceDevice, *, relax: bool) -> Judgement:
+    def _evaluate(self, device: SliceDevice, meant: Meant | None) -> Judgement:
         error: SelectorError | None = None
         failing: tuple[tuple[RequestSelector, FailingCondition], ...] = ()
         false: list[tuple[RequestSelector, tuple[FalseCondition, ...]]] = []
         value = self._fleet.value_of(device)
         seen = (device.id.driver, device.device, value)
         # With more than MANY answers the report omits the values, and finding them takes most of the time.
-        in_brief = self._many and not relax
+        in_brief = self._many and meant is None
         for selector in self.selectors:
             explained = selector.explained
             try:
@@ -217,14 +223,16 @@ class SelectorAnswers:
             except EvaluationError as failure:
                 # After a false selector, the search does not evaluate the next one.
                 if error is None and not false:
-                    failed = explained.failing_conditions(*seen, self._stop)
+                    failed = explained.failing_conditions(
+                        *seen, self._stop, is_published=self._fleet.publishes
+                    )
                     failing = tuple((selector, part) for part in failed)
                     error = _error(selector, failed[0], device, failure)
                 continue
             if in_brief:
                 parts = explained.false_conditions_in_brief(value, self._stop)
             else:
-                parts = explained.false_conditions(*seen, relax=relax, cancelled=self._stop)
+                parts = explained.false_conditions(*seen, meant, self._stop)
             false.append((selector, parts))
         if error is not None or not in_brief:
             found = _judgement(false, error, failing)

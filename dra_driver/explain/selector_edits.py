@@ -23,6 +23,8 @@ from dra_driver.model.printable import CUT
 
 SHOWN_WORDS = 8
 """So many changes of one selector are told, which may have hundreds of comparisons that fail."""
+MOST_WAYS = 3
+"""In so many ways is a part written that fails on some devices."""
 Failing = tuple[RequestSelector, FailingCondition]
 
 
@@ -212,13 +214,22 @@ def _version_words(texts: Iterable[TextBesideVersion]) -> list[str]:
 
 
 def _corrected(failing: Sequence[Failing]) -> Iterator[Rewritten]:
-    """Write what the author may have meant: a capacity for an attribute, another domain, compareTo, a quantity."""
-    found: dict[RequestSelector, dict[int, Correction]] = {}
+    """Write what the author may have meant: a capacity for an attribute, another domain, compareTo, a quantity.
+
+    If a part may be written in several ways, one change has the first way of each part, the next one the second.
+    """
+    found: dict[RequestSelector, dict[int, dict[str, Correction]]] = {}
     for selector, part in failing:
+        ways = found.setdefault(selector, {}) if part.corrections else {}
         for one in part.corrections:
-            found.setdefault(selector, {})[one.number] = one
-    if found:
-        yield _edited(found, _correction_words, _with_corrections)
+            ways.setdefault(one.number, {})[one.write] = one
+    most = max((len(way) for ways in found.values() for way in ways.values()), default=0)
+    for turn in range(min(most, MOST_WAYS)):
+        chosen = {
+            selector: {number: list(way.values())[: turn + 1][-1] for number, way in ways.items()}
+            for selector, ways in found.items()
+        }
+        yield _edited(chosen, _correction_words, _with_corrections)
 
 
 def _correction_words(corrections: Mapping[int, Correction]) -> list[str]:

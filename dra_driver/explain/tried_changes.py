@@ -21,6 +21,7 @@ from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.freed_nodes import FreedNodes
 from dra_driver.explain.misses import Miss, nearest, room, roomiest
+from dra_driver.explain.mistyped import mistyped
 from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.outcome import Change
@@ -33,7 +34,6 @@ from dra_driver.explain.proposals import (
     from_mistyped,
     other_class,
 )
-from dra_driver.explain.published_values import mistyped
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.requests import RequestsExplained
 from dra_driver.explain.subject.subject import NewNode
@@ -266,7 +266,7 @@ class TriedChanges:
                 yield from (fewer(request, most) for most in self._most_free(explained))
         # An error on any device of the cluster can stop the search, not only on the devices in the report.
         miss = self._miss(explained)
-        yield from from_errors(explained, miss)
+        yield from from_errors(explained, miss, self._devices)
         roomy = self._roomiest(explained)
         if roomy is not None:
             yield from from_miss(explained, request, roomy)

@@ -5,11 +5,12 @@ Examples: "memory 40Gi < 80Gi"; "has no attribute model, it has: productName". O
 change of the condition that makes it true for this device.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.cel.reasons.comparisons import OPPOSITE, TOLD_BY, sides
 from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS, TEXT_TESTS, texts_beside
 from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
@@ -20,7 +21,8 @@ from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
 SHOWN_NAMES = 8
-_OPPOSITE = {"_<_": ">=", "_<=_": ">", "_>_": "<=", "_>=_": "<", "_==_": "is not", "_!=_": "is"}
+Meant = Callable[[DevicePath, str], str]
+"""Returns the value of a device that was most likely meant by a text at a path, both as CEL literals; "" if there is none."""
 _OPPOSITES = {
     "_==_": "_!=_",
     "_!=_": "_==_",
@@ -29,7 +31,6 @@ _OPPOSITES = {
     "_>_": "_<=_",
     "_<=_": "_>_",
 }
-_TOLD_BY = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
 
 
 class FalseCondition(Struct, frozen=True):
@@ -63,15 +64,19 @@ class _Operand(Struct, frozen=True):
 
 
 class ConditionExplainer:
-    """Explains the conditions of one expression for one device. With `relax`, it also fills `FalseCondition.relaxed`."""
+    """Explains the conditions of one expression for one device. With `meant`, it also fills `FalseCondition.relaxed`."""
 
     def __init__(
-        self, driver: str, device: Device, texts: PartTexts, *, relax: bool = False
+        self,
+        driver: str,
+        device: Device,
+        texts: PartTexts,
+        meant: Meant | None = None,
     ) -> None:
         self._driver = driver
         self._device = device
         self._texts = texts
-        self._relax = relax
+        self._meant = meant
 
     def tell(self, part: Expr) -> FalseCondition:
         """Explain a condition that is false for the device."""
@@ -119,10 +124,10 @@ class ConditionExplainer:
         return likely(path.name, list(there))
 
     def _comparison(self, part: Expr) -> FalseCondition | None:
-        sides = _sides(part)
-        if sides is None:
+        both = sides(part)
+        if both is None:
             return None
-        sign, left, right = sides
+        sign, left, right = both
         first, second = self._operand(left), self._operand(right)
         if first.path is None and second.path is not None and sign in MIRRORED:
             sign, left, right, first, second = MIRRORED[sign], right, left, second, first
@@ -137,7 +142,7 @@ class ConditionExplainer:
             return FalseCondition(
                 "", f"{first.name} is {second.value or second.name}", path=first.path
             )
-        found = f"{first.name} {first.value} {_OPPOSITE[sign]} {second.value or second.name}"
+        found = f"{first.name} {first.value} {OPPOSITE[sign]} {second.value or second.name}"
         if first.path.kind == "driver" and sign == "_==_":
             found = f"of another driver than {second.name}"
         relaxed = self._relaxed(part, right, first.path)
@@ -147,9 +152,9 @@ class ConditionExplainer:
 
     def _relaxed(self, part: Expr, bound: Expr, path: DevicePath) -> str:
         """Return the comparison with the device's value as its bound, or "". For < and > no bound is the nearest."""
-        strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *_TOLD_BY)
+        strict = isinstance(part, Call) and part.function in ("_<_", "_>_", *TOLD_BY)
         published = self._at(path)
-        constant = _bare(published) if self._relax else None
+        constant = _bare(published) if self._meant else None
         if strict or constant is None or not _is_constant(bound):
             return ""
         new: Expr = Constant(bound.id, constant)
@@ -194,13 +199,22 @@ class ConditionExplainer:
 
     def _extended(self, item: Expr, container: Expr, path: DevicePath) -> str:
         """Return the `in` condition with the device's value in the list, or "": in the place of a mistyped one, else added."""
-        published = _bare(value_at(path, self._driver, self._device)) if self._relax else None
+        published = _bare(value_at(path, self._driver, self._device)) if self._meant else None
         if published is None or not isinstance(container, ListLiteral):
             return ""
         value = Constant(0, published)
-        elements = [value if _only_looks(one, published) else one for one in container.elements]
+        elements = [
+            value if _only_looks(one, published) or self._means(path, one, published) else one
+            for one in container.elements
+        ]
         listed = replace(container, elements=tuple(dict.fromkeys([*elements, value])))
         return unparse(self._texts.parsed, Call(0, "@in", (item, listed)))
+
+    def _means(self, path: DevicePath, element: Expr, published: object) -> bool:
+        text = element.value if isinstance(element, Constant) else None
+        if not (self._meant and isinstance(text, str) and isinstance(published, str)):
+            return False
+        return self._meant(path, literal(text)) == literal(published)
 
     def _negation(self, part: Expr) -> FalseCondition | None:
         match part:
@@ -337,29 +351,6 @@ def _disjuncts(parts: Sequence[Expr]) -> Iterator[Expr]:
             yield from _disjuncts(part.args)
         else:
             yield part
-
-
-def compared(part: Expr) -> DevicePath | None:
-    """Return the path that a comparison reads. Returns None if the condition is no comparison of a device path."""
-    sides = _sides(part)
-    return (path_of(sides[1]) or path_of(sides[2])) if sides else None
-
-
-def _sides(part: Expr) -> tuple[str, Expr, Expr] | None:
-    """Return a comparison as (operator, left, right), or None. a.compareTo(b) > 0 and a.isLessThan(b) are comparisons, too."""
-    match part:
-        case Call(
-            function=sign,
-            args=(Call(function="compareTo", target=left, args=(right,)), Constant(value=0)),
-        ) if sign in _OPPOSITE and left is not None:
-            return sign, left, right
-        case Call(function=sign, args=(left, right), target=None) if sign in _OPPOSITE:
-            return sign, left, right
-        case Call(function=told, args=(right,), target=left) if (
-            told in _TOLD_BY and left is not None
-        ):
-            return _TOLD_BY[told], left, right
-    return None
 
 
 def _is_constant(part: Expr) -> bool:

@@ -6,7 +6,7 @@ domain. Each of these is told with the part to write instead.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,7 +46,7 @@ def _replaced(part: AnyNode, corrections: Mapping[int, Expr]) -> AnyNode | Expr:
 
 def ordered_by_type(
     parsed: ParsedAst, part: Expr, type_of: Callable[[DevicePath], str]
-) -> Iterator[tuple[str, Correction | None]]:
+) -> Iterator[tuple[str, Sequence[Correction]]]:
     """Yield a sentence about each comparison by < or > with a constant of another type than the attribute, and the comparison with its type.
 
     `type_of` says whether a path has an int or a string; "" for anything else.
@@ -59,10 +59,10 @@ def ordered_by_type(
             number = _whole(right) if kind == "int" else None
             says = f"{path.name} is {_ONE[kind]}, and {unparse(parsed, right)} is {_ONE[other]}"
             if number is None:
-                yield f"{says}: compare it with {_ONE[kind]}", None
+                yield f"{says}: compare it with {_ONE[kind]}", ()
             else:
                 new = Call(NO_ID, sign, (left, Constant(NO_ID, number)))
-                yield f"{says}: write {number}", correction(parsed, call, new)
+                yield f"{says}: write {number}", (correction(parsed, call, new),)
 
 
 def _type_of(part: Expr) -> str:

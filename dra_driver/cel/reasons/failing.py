@@ -5,7 +5,7 @@ Such a condition may have hundreds of comparisons that all fail. A sentence tell
 depends on the condition alone, or on what kind of value a device has, is found out once for all devices.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from msgspec import Struct
@@ -46,7 +46,7 @@ class FailingCondition(Struct, frozen=True):
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
     missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
     version or a quantity, each with the call that parses the text, written with … for the path. `texts` are compared with versions.
-    `corrections` are other changes that the author may have meant. `everywhere` is what is wrong on any device.
+    `corrections` are other changes that the author may have meant; those of one node are alternatives. `everywhere` is what is wrong on any device.
     """
 
     part: str
@@ -60,9 +60,19 @@ class FailingCondition(Struct, frozen=True):
 
 
 class FailureExplainer:
-    """Explains the conditions of one expression that end with an error, for one device."""
+    """Explains the conditions of one expression that end with an error, for one device.
 
-    def __init__(self, driver: str, device: Device, texts: PartTexts) -> None:
+    `is_published` says whether any device has a path.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        device: Device,
+        texts: PartTexts,
+        is_published: Callable[[DevicePath], bool],
+    ) -> None:
+        self._is_published = is_published
         self._driver = driver
         self._device = device
         self._texts = texts
@@ -81,7 +91,7 @@ class FailureExplainer:
         mistyped = self._texts.kept(
             ("mistyped", part.id),
             lambda: tuple(
-                [(one.says, one.correction) for one in mistyped_texts(self._parsed, part)]
+                [(one.says, one.corrections) for one in mistyped_texts(self._parsed, part)]
             ),
         )
         if mistyped:
@@ -164,7 +174,10 @@ class FailureExplainer:
             if path.name in names(path.kind, domain, self._driver, self._device)
         ]
         inside = [one for one in there if one.endswith(f".{path.domain}")]
-        return likely(path.domain, there) or "".join(inside[:1])
+        near = likely(path.domain, there) or "".join(inside[:1])
+        if near or len(there) != 1 or self._is_published(path):
+            return near
+        return there[0]  # the selector was written for another driver
 
     def _parsers(
         self, operand_paths: Sequence[tuple[DevicePath, frozenset[str]]]
@@ -208,10 +221,12 @@ class FailureExplainer:
         return value_at(path, self._driver, self._device)
 
 
-def _wrong_anywhere(text: str, found: Sequence[tuple[str, Correction | None]]) -> FailingCondition:
+def _wrong_anywhere(
+    text: str, found: Sequence[tuple[str, Sequence[Correction]]]
+) -> FailingCondition:
     """Return the condition with sentences that name no device, so that those with the same error stay one group."""
     everywhere = _first((brief(says) for says, _ in found), len(found))
-    corrections = tuple([one for _, one in found if one is not None])
+    corrections = tuple([one for _, some in found for one in some])
     return FailingCondition(text, corrections=corrections, everywhere=everywhere)
 
 

@@ -4,7 +4,7 @@
 The API server takes such an expression, and its evaluation ends with the same error for every device.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,12 +27,12 @@ _LONGEST = 60
 
 
 class Mistyped(Struct, frozen=True):
-    """A call whose text cannot be parsed, and what to write in its place; `correction` is None if that is not clear."""
+    """A call whose text cannot be parsed, and what to write in its place. `corrections` are what may have been meant; none if that is not clear."""
 
     call: Call
     wrong: str
     write: str
-    correction: Correction | None = None
+    corrections: tuple[Correction, ...] = ()
 
     @property
     def says(self) -> str:
@@ -58,12 +58,19 @@ def mistyped_texts(parsed: ParsedAst, part: Expr) -> Iterator[Mistyped]:
 
 
 def _quantity(parsed: ParsedAst, call: Call, constant: Constant, text: str) -> Mistyped:
-    amount, wrong = amounts.of_text(text), _no("quantity", text)
-    if not amount:
-        return Mistyped(call, wrong, AMOUNT)
-    decimal = amount.removesuffix("i").replace("K", "k")
-    new = replace(call, args=(replace(constant, value=amount),))
-    return Mistyped(call, wrong, f"{amount} (or {decimal})", correction(parsed, call, new))
+    meant = [one for one in amounts.readings(text) if _parses(parse_quantity, one)]
+    new = (replace(call, args=(replace(constant, value=one),)) for one in meant)
+    return Mistyped(
+        call,
+        _no("quantity", text),
+        _either(meant),
+        tuple(correction(parsed, call, one) for one in new),
+    )
+
+
+def _either(meant: Sequence[str]) -> str:
+    told = [f"{one} ({amounts.bytes_in(one)})" for one in meant] if len(meant) > 1 else meant
+    return " or ".join(told) or AMOUNT
 
 
 def _version(parsed: ParsedAst, call: Call, constant: Constant, text: str) -> Mistyped:
@@ -72,7 +79,7 @@ def _version(parsed: ParsedAst, call: Call, constant: Constant, text: str) -> Mi
     if not _parses(parse_normalized, text):
         return Mistyped(call, wrong, VERSION)
     new = called("semver(…, true)", constant)
-    return Mistyped(call, wrong, unparse(parsed, new), correction(parsed, call, new))
+    return Mistyped(call, wrong, unparse(parsed, new), (correction(parsed, call, new),))
 
 
 def _no(what: str, text: str) -> str:

@@ -5,19 +5,21 @@ Most selectors are several conditions joined by `&&`. This module evaluates each
 the false ones. This module can also write the selector with such a condition changed or removed.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.compile import Selector, part_of_selector
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.reasons.comparisons import compared
 from dra_driver.cel.reasons.conditions import (
     ConditionExplainer,
     FalseCondition,
-    compared,
+    Meant,
 )
 from dra_driver.cel.reasons.corrections import replaced
+from dra_driver.cel.reasons.distances import Wanted, wanted
 from dra_driver.cel.reasons.failing import FailingCondition, FailureExplainer
 from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
 from dra_driver.cel.reasons.part_texts import PartTexts
@@ -25,6 +27,10 @@ from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
 from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
 from dra_driver.model.api.resource_slice import Device
+
+
+def _always(_: DevicePath) -> bool:
+    return True
 
 
 class ExplainedSelector:
@@ -37,6 +43,7 @@ class ExplainedSelector:
         self.root: Expr = self._parsed.root
         self.paths = paths(self.root)
         self._briefs: dict[int, FalseCondition] = {}
+        self._wanted: dict[str, Wanted | None] = {}
         self._parts = [(part, self._alone(part)) for part in conjuncts(self.root)]
 
     def _alone(self, part: Expr) -> Selector | None:
@@ -52,15 +59,14 @@ class ExplainedSelector:
         driver: str,
         device: Device,
         value: DeviceValue,
-        *,
-        relax: bool = False,
+        meant: Meant | None = None,
         cancelled: Check = never,
     ) -> tuple[FalseCondition, ...]:
         """Return the false conditions, or the whole selector if no condition alone is false.
 
-        `relax` fills `FalseCondition.relaxed`.
+        With `meant`, which says what a mistyped text stands for, `FalseCondition.relaxed` is filled.
         """
-        explainer = ConditionExplainer(driver, device, self._texts, relax=relax)
+        explainer = ConditionExplainer(driver, device, self._texts, meant)
         return tuple(explainer.tell(part) for part in self._failed(value, cancelled))
 
     def false_conditions_in_brief(
@@ -87,11 +93,27 @@ class ExplainedSelector:
             known = self._briefs[part.id] = false
         return known
 
+    def wanted(self, false: FalseCondition) -> Wanted | None:
+        """Return what a false condition asks for; None if it compares no path with constants."""
+        if false.part not in self._wanted:
+            parts = (one for one, _ in self._parts if self._texts.of(one) == false.part)
+            self._wanted[false.part] = wanted(next(parts, self.root))
+        return self._wanted[false.part]
+
     def failing_conditions(
-        self, driver: str, device: Device, value: DeviceValue, cancelled: Check = never
+        self,
+        driver: str,
+        device: Device,
+        value: DeviceValue,
+        cancelled: Check = never,
+        *,
+        is_published: Callable[[DevicePath], bool] = _always,
     ) -> tuple[FailingCondition, ...]:
-        """Return the conditions that end with an error, or the whole selector if no condition alone does."""
-        tell = FailureExplainer(driver, device, self._texts).tell
+        """Return the conditions that end with an error, or the whole selector if no condition alone does.
+
+        `is_published` says whether any device has a path. What one has is not taken for a mistake.
+        """
+        tell = FailureExplainer(driver, device, self._texts, is_published).tell
         if len(self._parts) == 1:
             return (tell(self.root),)
         failing = [part for part, alone in self._parts if alone and _fails(alone, value, cancelled)]

@@ -55,6 +55,24 @@ def of_the_same_model(word: str, there: Sequence[str]) -> list[str]:
     return [name for name in there if _with_digits(name) == parts]
 
 
+def unlikeness(word: str, name: str) -> float:
+    """Return how far a published text is from a wanted one: 0 if they only look different, 1 if they have no word in common.
+
+    A text that contains the wanted one is near. Of words, those with digits tell the model, and the first one counts most.
+    """
+    asked, there = word.casefold(), name.casefold()
+    if asked.translate(_LOOKS) == there.translate(_LOOKS):
+        return 0.0
+    if asked and asked in there:
+        return 0.25
+    words = _words(asked)
+    words = [one for one in words if _has_digit(one)] or words
+    weights = {one.translate(_LOOKS): 0.5**place for place, one in enumerate(words)}
+    found = {one.translate(_LOOKS) for one in _words(there)}
+    shared = sum(weight for one, weight in weights.items() if one in found)
+    return 1 - shared / sum(weights.values()) / 2 if shared else 1.0
+
+
 def question(near: str) -> str:
     """Return the question "did you mean X?" for a name, "" for ""."""
     return f"did you mean {near}?" if near else ""
@@ -75,6 +93,14 @@ def _likeness(word: str, name: str) -> float:
     return difflib.SequenceMatcher(None, one, other).ratio()
 
 
+def _words(text: str) -> list[str]:
+    return [one for one in re.split(r"[^A-Za-z0-9]+", text) if one]
+
+
 def _with_digits(value: str) -> list[str]:
-    parts = re.split(r"[^A-Za-z0-9]+", value.casefold())
-    return sorted(part.translate(_LOOKS) for part in parts if any(map(str.isdigit, part)))
+    parts = _words(value.casefold())
+    return sorted(part.translate(_LOOKS) for part in parts if _has_digit(part))
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))

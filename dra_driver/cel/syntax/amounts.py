@@ -14,6 +14,7 @@ _COMPARED = re.compile(
     r"""(?:device\.(?:attributes|capacity)\[(?P<quote>["'])(?P<domain>[^"']{1,63})(?P=quote)\]\.|(?<![\w.])(?:device\.)?)"""
     r"""(?P<name>[A-Za-z_]\w{0,31})\s*(?P<sign>[<>]=?|==)\s*\Z"""
 )
+_UNITS = "KMGTPE"
 _ANY_DOMAIN = "driver.example.com"
 _LONGEST = 200
 """Characters of the expression before an amount that are looked at."""
@@ -57,6 +58,25 @@ def of_text(text: str) -> str:
     if found is None:
         return ""
     return f"{found[1]}{found[2] if _RIGHT_UNIT.fullmatch(found[2]) else f'{found[3].upper()}i'}"
+
+
+def readings(text: str) -> tuple[str, ...]:
+    """Return the quantities that a text may stand for, whose unit is wrong; () if it has no number or no unit.
+
+    80GB is 80G as the label of a card has it, and 80Gi as programs count. The smaller one comes first, which a card has that is sold as 80 GB.
+    """
+    binary = of_text(text)
+    if not binary.endswith("i") or "i" in text.lower():
+        return (binary,) if binary else ()
+    return binary[:-1].replace("K", "k"), binary
+
+
+def bytes_in(quantity: str) -> str:
+    """Return in words how many bytes a quantity has that `readings` returns."""
+    binary = quantity.endswith("i")
+    decimal = quantity.removesuffix("i")
+    power = _UNITS.index(decimal[-1].upper()) + 1
+    return f"{decimal[:-1]} x {1024 if binary else 1000}^{power} bytes"
 
 
 def is_unit(word: str) -> bool:

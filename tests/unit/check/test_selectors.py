@@ -204,11 +204,19 @@ def test_a_version_of_another_form_is_told_with_what_parses_it(text: str) -> Non
     assert one.message.startswith(f"'{text}' is no version: the expression ends with an error")
 
 
-@pytest.mark.parametrize("amount", ["40g", "40gb", "40GB", "40 Gi", "40GiB"])
-def test_an_amount_with_another_unit_is_told_with_the_right_ones(amount: str) -> None:
+@pytest.mark.parametrize(
+    ("amount", "right"),
+    [
+        ("40g", "40G (40 x 1000^3 bytes) or 40Gi (40 x 1024^3 bytes)"),
+        ("40GB", "40G (40 x 1000^3 bytes) or 40Gi (40 x 1024^3 bytes)"),
+        ("40 Gi", "40Gi"),
+        ("40GiB", "40Gi"),
+    ],
+)
+def test_an_amount_with_another_unit_is_told_with_the_right_ones(amount: str, right: str) -> None:
     read = 'device.capacity["gpu.nvidia.com"].memory'
     (one,) = found(selector(f'{read}.compareTo(quantity("{amount}")) >= 0', "'"))
-    assert (one.rule, one.action) == ("cel-value", "write 40Gi (or 40G)")
+    assert (one.rule, one.action) == ("cel-value", f"write {right}")
 
 
 def test_the_cost_is_checked() -> None:
@@ -458,6 +466,14 @@ def test_an_expression_that_fails_is_told_once(expression: str, rule: str) -> No
 def test_a_class_that_is_not_there_may_leave_the_device_out() -> None:
     text = selector('device.attributes["a.b"].c == "x"', "'")
     assert rules(text.replace("Name: gpu.nvidia.com", "Name: mine"), CLUSTER) == ["ref-class"]
+
+
+def test_the_domain_that_has_the_name_is_told_if_no_device_has_what_is_read() -> None:
+    """has(…) would be no help: no device would match."""
+    read = 'device.attributes["a.b"].colour'
+    text = selector(f'{read} == "red"', "'").replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
+    (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
+    assert one.action == f"no device has {read}: write {read.replace('a.b', 'card.example.com')}"
 
 
 @pytest.mark.parametrize(

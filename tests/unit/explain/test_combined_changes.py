@@ -49,6 +49,20 @@ def test_all_devices_are_freed_for_a_request_that_wants_them_all() -> None:
     assert changes(report) == BOTH
 
 
+@pytest.mark.parametrize("homes", [(HOME, "n2"), ("n2", HOME)])
+def test_several_devices_are_of_the_node_with_the_closest_values(homes: tuple[str, str]) -> None:
+    """And the value that all of them have is written."""
+    small, large = (
+        resource_slice([device(f"gpu-{n}", memory=one) for n, one in enumerate(amounts)], pool=home)
+        for home, amounts in zip(homes, (["40Gi", "40Gi"], ["81559Mi", "79Gi"]), strict=True)
+    )
+    memory = f'device.capacity["{GPU}"].memory'
+    wanted = request(cel=f'{memory}.compareTo(quantity("80Gi")) >= 0', count=2)
+    report = asking(state(small, large, words.node("n2")), wanted)
+    ((what, on),) = changes(report)
+    assert (f'write {memory}.compareTo(quantity("79Gi")) >= 0' in what, on) == (True, homes[1])
+
+
 def test_of_alternatives_the_one_that_misses_least_is_changed() -> None:
     wrong = words.selectors(f'{MODEL} == "X"')
     subs = [

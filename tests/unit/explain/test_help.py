@@ -280,9 +280,14 @@ MEMORY = f'device.capacity["{GPU}"].memory'
             f"did you mean {GPU}?",
         ),
         (
-            f'{MEMORY}.compareTo(quantity("8GB")) >= 0',
+            'device.capacity["other.org"].memory.compareTo(quantity("8Gi")) >= 0',
             f'{MEMORY}.compareTo(quantity("8Gi")) >= 0',
-            "'8GB' is no quantity: write 8Gi (or 8G)",
+            f"did you mean {GPU}?",
+        ),
+        (
+            f'{MEMORY}.compareTo(quantity("8GB")) >= 0',
+            f'{MEMORY}.compareTo(quantity("8G")) >= 0',
+            "'8GB' is no quantity: write 8G (8 x 1000^3 bytes) or 8Gi (8 x 1024^3 bytes)",
         ),
         (
             f'{A}.driverVersion.isGreaterThan(semver("550.90.07"))',
@@ -307,6 +312,45 @@ def test_what_was_most_likely_meant_comes_before_leaving_it_out(
     assert wrong.replace(instead[2], instead[0]) == right
     (told,) = report.claims[0].requests[0].verdicts
     assert hint.replace("@", right) in told.hint
+
+
+@pytest.mark.parametrize(
+    ("condition", "right"),
+    [
+        ('@.compareTo(quantity("80GB")) >= 0', "80G"),
+        ('@.compareTo(quantity("81559Mi")) >= 0 && @ == quantity("80.0GB")', ""),
+        ('@.compareTo(quantity("40GB")) == 0', "40Gi"),
+        ('[1, 1].exists(n, @.compareTo(quantity("40GB")) == 0)', "40Gi"),
+    ],
+)
+def test_of_two_readings_of_an_amount_the_one_that_fits_is_told(condition: str, right: str) -> None:
+    """A card that is sold as 80 GB has less than 80Gi; another one has exactly 40Gi."""
+    published = [device("gpu-0", memory="81559Mi"), device("gpu-1", memory="40Gi")]
+    report = asking(state(resource_slice(published)), request(cel=condition.replace("@", MEMORY)))
+    told = [
+        what.partition("write ")[2].partition(" ")[0]
+        for kind, what in helps(report)
+        if kind == "correct"
+    ]
+    assert told == ([f'quantity("{right}")'] if right else [])
+
+
+def test_what_is_in_the_way_after_a_correction_is_removed_with_it() -> None:
+    """The device that the corrected selectors match is another one than the nearest of the wrong ones."""
+    published = [device("gpu-0", memory="40Gi"), device("gpu-1", memory="80Gi")]
+    held = state(resource_slice(published), used(holder("gpu-1", "h"), "p"))
+    wrong = 'device.capacity["other.org"].memory'
+    instead = f"request gpu of claim ns/mine: write {MEMORY} instead of {wrong}"
+    report = asking(held, request(cel=f'{wrong}.compareTo(quantity("64Gi")) >= 0'))
+    assert helps(report)[0] == ("correct", f"{instead}; end claim ns/h, used by ns/p")
+
+
+def test_what_a_device_of_another_driver_has_is_read_where_it_is_meant() -> None:
+    mine, other = device("gpu-0", memory="40Gi"), device("gpu-1", memory="80Gi")
+    listed = [resource_slice([mine]), resource_slice([other], pool="p", driver="other.org")]
+    read = 'device.capacity["other.org"].memory'
+    report = asking(state(*listed), request(cel=f'{read}.compareTo(quantity("30Gi")) >= 0'))
+    assert not any(MEMORY in what for _, what in helps(report))
 
 
 def test_of_many_corrections_the_first_are_told_and_the_others_counted() -> None:
@@ -413,6 +457,25 @@ def test_a_mistyped_value_is_corrected_to_what_a_device_has_that_is_not_the_near
     assert helps(taken)[0] == ("correct", f"{correct}; end claim ns/h, used by ns/p")
     also = asking(state(resource_slice(listed)), request(cel=f"{wrong} && {A}.numa == 7"))
     assert "correct" not in dict(helps(also))
+
+
+def test_a_listed_value_that_is_mistyped_gives_way_to_the_one_that_was_meant() -> None:
+    """Although another device is nearer, because nobody has it."""
+    names = ["Ampere", "Hopper", "Turing"]
+    listed = [
+        device(f"gpu-{n}", attributes={"model": {"string": name}}) for n, name in enumerate(names)
+    ]
+    wrong = f'{A}.model in ["Hoper"]'
+    change = f'request gpu of claim ns/mine: write {A}.model in ["Hopper"] instead of {wrong}'
+    free = asking(state(resource_slice(listed)), request(cel=wrong))
+    assert helps(free)[0] == ("correct", change)
+    assert free.claims[0].requests[0].verdicts[0].hint == 'did you mean "Hopper"?'
+    held = state(resource_slice(listed), used(holder("gpu-1", "h"), "p"))
+    taken = asking(held, request(cel=wrong))
+    assert helps(taken)[0] == ("correct", f"{change}; end claim ns/h, used by ns/p")
+    # What a device has is not mistyped.
+    two = asking(held, request(cel=f'{A}.model in ["Hopper", "Hoppers"]'))
+    assert not any(kind == "correct" for kind, _ in helps(two))
 
 
 def test_to_change_a_request_and_to_end_a_claim_is_no_second_way() -> None:

@@ -76,7 +76,7 @@ def test_conditions_that_no_device_meets_at_once_are_told_together() -> None:
     listed = [device("a"), device("b", numa=1)]
     odd = f"{A}.numa % 2 == 1"
     (told,) = verdicts(asking(state(resource_slice(listed)), f"{odd} && {A}.numa < 1"))
-    assert told.found == f"numa is 0 (1), 1 (1); {odd} is false for 1"
+    assert told.found == f"{odd} is false for 1; numa is 0 (1), 1 (1)"
 
 
 def test_only_texts_are_taken_for_mistyped() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dra_driver.explain import closeness
 from dra_driver.explain.claim_request import requests_in
 from dra_driver.explain.misses import nearest
 from dra_driver.explain.proposals import fewer, from_errors, from_miss, other_class
@@ -142,6 +143,66 @@ def test_what_no_request_can_change_is_not_proposed() -> None:
 def test_a_device_that_does_not_work_is_not_proposed(key: str, effect: str) -> None:
     broken = [{"key": key, "value": "79", "effect": effect}]
     assert proposals(state(one(taints=broken)), request()) == []
+
+
+MODEL, MEMORY = f"{A}.model", f'device.capacity["{GPU}"].memory'
+CARDS = [("A100-SXM4-40GB", "40Gi"), ("H100 80GB HBM3", "81559Mi"), ("T4", "15360Mi")]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+@pytest.mark.parametrize(
+    ("condition", "relaxed"),
+    [
+        (
+            f'{MEMORY}.compareTo(quantity("80Gi")) >= 0',
+            f'{MEMORY}.compareTo(quantity("81559Mi")) >= 0',
+        ),
+        (f'{MODEL} == "H100"', f'{MODEL} == "H100 80GB HBM3"'),
+        (f'{MODEL} == "H100-80GB"', f'{MODEL} == "H100 80GB HBM3"'),
+        (f'{MODEL} in ["T4 16GB"]', f'{MODEL} in ["T4 16GB", "T4"]'),
+        (
+            f'{MODEL} == "A10O-SXM4-4OGB" && {MEMORY} == quantity("41Gi")',
+            f'{MODEL} == "A100-SXM4-40GB" && {MEMORY} == quantity("40Gi")',
+        ),
+        (
+            f'{MODEL} == "H100" && {MEMORY}.compareTo(quantity("0")) > 0',
+            f'{MODEL} == "H100 80GB HBM3"',
+        ),
+    ],
+)
+def test_of_equally_near_devices_the_one_with_the_closest_values_is_nearest(
+    order: tuple[int, ...], condition: str, relaxed: str
+) -> None:
+    """Whatever the order of the devices."""
+    listed = [
+        device(f"gpu-{place}", attributes={"model": {"string": model}}, memory=memory)
+        for place, (model, memory) in enumerate(CARDS[card] for card in order)
+    ]
+    found, fleet = explained(state(resource_slice(listed)), claim(request(cel=condition)))
+    miss = nearest(found, list(fleet.devices.values()))
+    assert miss is not None
+    assert " && ".join(part.relaxed for _, part in miss.parts) == relaxed
+
+
+def test_a_device_without_the_value_is_no_nearer_than_one_with_another() -> None:
+    listed = [device("gpu-0"), device("gpu-1", attributes={"kind": {"string": "A100"}})]
+    wanted = request(cel=f'has({A}.kind) && {A}.kind == "B300"')
+    found, fleet = explained(state(resource_slice(listed)), claim(wanted))
+    miss = nearest(found, list(fleet.devices.values()))
+    assert miss is not None
+    assert miss.device.id.device == "gpu-1"
+
+
+def test_of_very_many_different_values_the_first_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closeness, "MOST_COMPARED", 2)
+    listed = [device(f"gpu-{number}", memory=f"{number}Gi") for number in range(1, 5)]
+    wanted = request(cel=f'{MEMORY}.compareTo(quantity("8Gi")) >= 0')
+    found, fleet = explained(state(resource_slice(listed)), claim(wanted))
+    miss = nearest(found, list(fleet.devices.values()))
+    assert miss is not None
+    assert miss.device.id.device == "gpu-2"
 
 
 def test_the_device_that_misses_least_is_nearest() -> None:

@@ -2,6 +2,7 @@
 """What the author of a condition that ends with an error most likely meant."""
 
 import pytest
+from msgspec.structs import replace
 
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
@@ -149,6 +150,22 @@ def test_a_domain_that_is_like_no_other_is_not_corrected():
     assert text == f'{C}.memory.compareTo(quantity("1")) > 0 || false'
 
 
+def test_the_only_domain_with_a_name_is_meant_if_no_device_has_what_is_read():
+    """The selector was written for another driver. If a device has what is read, that one is meant."""
+    read = 'device.capacity["other.org"].memory'
+    selector = ExplainedSelector(compile_selector(f'{read} == quantity("1")'))
+    seen = (DRIVER, DEVICE, DeviceValue(DRIVER, DEVICE))
+    (failing,) = selector.failing_conditions(*seen, is_published=lambda path: path.name == "model")
+    assert [(one.instead, one.write) for one in failing.corrections] == [(read, f"{C}.memory")]
+    (failing,) = selector.failing_conditions(*seen, is_published=lambda path: True)
+    assert failing.corrections == ()
+    twice = replace(DEVICE, capacity={**DEVICE.capacity, "b.org/memory": DeviceCapacity(value="1")})
+    (failing,) = selector.failing_conditions(
+        DRIVER, twice, DeviceValue(DRIVER, twice), is_published=lambda path: False
+    )
+    assert failing.corrections == ()
+
+
 def test_a_domain_is_corrected_inside_a_macro():
     path = 'device.attributes["example.com"].model'
     _, text = corrected(f"['A100'].exists(m, m == {path})")
@@ -158,19 +175,22 @@ def test_a_domain_is_corrected_inside_a_macro():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right", "decimal"),
+    ("wrong", "told", "right"),
     [
-        ("40GB", "40Gi", "40G"),
-        ("40 Gi", "40Gi", "40G"),
-        ("40gi", "40Gi", "40G"),
-        ("40kb", "40Ki", "40k"),
-        ("1.5tib", "1.5Ti", "1.5T"),
+        ("40GB", "40G (40 x 1000^3 bytes) or 40Gi (40 x 1024^3 bytes)", ["40G", "40Gi"]),
+        ("40kb", "40k (40 x 1000^1 bytes) or 40Ki (40 x 1024^1 bytes)", ["40k", "40Ki"]),
+        ("1.5 tb", "1.5T (1.5 x 1000^4 bytes) or 1.5Ti (1.5 x 1024^4 bytes)", ["1.5T", "1.5Ti"]),
+        ("40 G", "40G", ["40G"]),
+        ("40gi", "40Gi", ["40Gi"]),
+        ("1.5tib", "1.5Ti", ["1.5Ti"]),
     ],
 )
-def test_a_text_that_is_no_quantity_is_told_once_for_all_devices(wrong, right, decimal):
+def test_a_text_that_is_no_quantity_is_told_once_for_all_devices(wrong, told, right):
+    """With each quantity that may have been meant: what is sold as 80 GB has less than 80Gi."""
     failing, text = corrected(f"{C}.memory.compareTo(quantity('{wrong}')) >= 0")
-    assert failing.everywhere == f"'{wrong}' is no quantity: write {right} (or {decimal})"
-    assert text == f'{C}.memory.compareTo(quantity("{right}")) >= 0'
+    assert failing.everywhere == f"'{wrong}' is no quantity: write {told}"
+    assert [one.write for one in failing.corrections] == [f'quantity("{one}")' for one in right]
+    assert text == f'{C}.memory.compareTo(quantity("{right[-1]}")) >= 0'
 
 
 @pytest.mark.parametrize("wrong", ["much", "", "1.2.3G"])

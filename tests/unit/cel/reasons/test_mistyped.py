@@ -15,7 +15,7 @@ def told(call: str) -> tuple[list[str], str]:
     selector = compile_selector(f"{VERSION}.isLessThan({call})")
     parsed = selector.checked.parsed
     found = list(mistyped_texts(parsed, parsed.root))
-    new = {one.correction.number: one.correction.new for one in found if one.correction}
+    new = {one.number: one.new for text in found for one in text.corrections}
     return [one.says for one in found], ExplainedSelector(selector).corrected(new)
 
 

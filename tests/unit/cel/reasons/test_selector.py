@@ -40,8 +40,12 @@ def value(device: Device = DEVICE) -> DeviceValue:
     return DeviceValue(DRIVER, device)
 
 
+def nothing_meant(_path: DevicePath, _text: str) -> str:
+    return ""
+
+
 def false_conditions(expression: str, device: Device = DEVICE) -> tuple[FalseCondition, ...]:
-    return explained(expression).false_conditions(DRIVER, device, value(device), relax=True)
+    return explained(expression).false_conditions(DRIVER, device, value(device), nothing_meant)
 
 
 FOUND = [
@@ -152,7 +156,7 @@ def test_a_condition_is_relaxed_to_what_the_device_has(expression: str, relaxed:
 def test_every_false_condition_is_told_and_the_rest_is_kept() -> None:
     expression = f'{A}.model == "H" && (has({A}.numa) || has({A}.x)) && {A}.numa > 3'
     selector = explained(expression)
-    parts = selector.false_conditions(DRIVER, DEVICE, value(), relax=True)
+    parts = selector.false_conditions(DRIVER, DEVICE, value(), nothing_meant)
     assert [part.found for part in parts] == ['model "A100" is not "H"', "numa 1 <= 3"]
     kept = selector.without(parts)
     assert kept == f'{A}.model == "A100" && (has({A}.numa) || has({A}.x))'
@@ -264,7 +268,7 @@ def test_an_optional_that_is_not_there_is_told() -> None:
 
 def test_what_a_guard_makes_sure_of_is_left_out_with_it() -> None:
     selector = explained(f'has({A}.modle) && {A}.numa == 1 && {A}.modle == "x"')
-    (part,) = selector.false_conditions(DRIVER, DEVICE, value(), relax=True)
+    (part,) = selector.false_conditions(DRIVER, DEVICE, value(), nothing_meant)
     assert part.typo == (DevicePath("attributes", DRIVER, "modle"), "model")
     both = selector.with_dependent([part])
     assert [one.part for one in both] == [f"has({A}.modle)", f'{A}.modle == "x"']
@@ -273,10 +277,10 @@ def test_what_a_guard_makes_sure_of_is_left_out_with_it() -> None:
         f'has({A}.model) && {A}.numa == 1 && {A}.model == "x"'
     )
     relaxed = explained(f'has({A}.model) && {A}.model == "H" && cel.bind(d, device, true)')
-    parts = relaxed.false_conditions(DRIVER, DEVICE, value(), relax=True)
+    parts = relaxed.false_conditions(DRIVER, DEVICE, value(), nothing_meant)
     assert relaxed.with_dependent(parts) == parts
     unguarded = explained(f'"y" in {A} && ({A}.y == 1 || {A}.y == 2) && cel.bind(d, device, true)')
-    parts = unguarded.false_conditions(DRIVER, DEVICE, value(), relax=True)
+    parts = unguarded.false_conditions(DRIVER, DEVICE, value(), nothing_meant)
     assert len(unguarded.with_dependent(parts)) == 2
 
 
@@ -390,3 +394,22 @@ def test_a_text_beside_a_version_is_told_with_the_call(
     told = selector.as_versions(failing.texts)
     assert told.startswith(f'{A}.model == "1.0.0" && ')
     assert new.replace("@", written) in told
+
+
+@pytest.mark.parametrize(
+    ("listed", "relaxed"),
+    [
+        ('"Hoper"', '"A100"'),
+        ('"Hoper", "B200"', '"A100", "B200"'),
+        ('"B200", string(1)', '"B200", string(1), "A100"'),
+    ],
+)
+def test_a_listed_text_gives_way_to_the_value_that_was_meant_by_it(listed, relaxed):
+    selector = explained(f"{A}.model in [{listed}]")
+    (part,) = selector.false_conditions(
+        DRIVER,
+        DEVICE,
+        value(),
+        lambda path, text: '"A100"' if (path.name, text) == ("model", '"Hoper"') else "",
+    )
+    assert part.relaxed == f"{A}.model in [{relaxed}]"

@@ -8,6 +8,7 @@ from dra_driver.cel.reasons.similar import (
     meant,
     of_the_same_model,
     same_but_for_looks,
+    unlikeness,
     without_quotes,
 )
 
@@ -75,3 +76,24 @@ def test_another_number_is_another_model() -> None:
     assert of_the_same_model("NVIDIA A100 80GB HBM3", there) == []
     assert of_the_same_model("3g.20gb", there) == []
     assert of_the_same_model("NVlDIA A1OO SXM4 80GB", there) == ["NVIDIA-A100-SXM4-80GB"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nearer", "farther"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"),
+        ("H100-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA A100 80GB PCIe"),
+        ("H100-80GB", "NVIDIA A100 80GB PCIe", "Tesla T4"),
+        ("A1OO", "NVIDIA A100", "NVIDIA H100"),
+        ("h1oo", "H100", "NVIDIA H100"),
+        ("Ada Lovelace", "NVIDIA Ada", "Hopper"),
+        ("Hopper", "Grace Hopper", "Ampere"),
+    ],
+)
+def test_a_text_with_the_wanted_words_is_nearer(wanted, nearer, farther):
+    assert unlikeness(wanted, nearer) < unlikeness(wanted, farther) <= 1
+
+
+def test_texts_that_only_look_different_are_not_unlike():
+    assert unlikeness("A1OO", "a100") == 0
+    assert unlikeness("", "a100") == unlikeness("...", "a100") == 1

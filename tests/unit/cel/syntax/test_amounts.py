@@ -67,3 +67,23 @@ def test_only_memory_is_in_bytes(name, memory):
 )
 def test_only_an_amount_of_memory_has_a_unit_that_is_not_there(name, text, meant):
     assert amounts.quantity(name, text) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("80GB", ("80G", "80Gi")),
+        ("40K", ("40k", "40Ki")),
+        ("80 G", ("80G",)),
+        ("80gib", ("80Gi",)),
+        ("80", ()),
+        ("much", ()),
+    ],
+)
+def test_a_unit_without_an_i_is_read_in_two_ways_if_it_is_wrong(text, meant):
+    assert amounts.readings(text) == meant
+
+
+def test_the_bytes_of_an_amount_are_told():
+    assert amounts.bytes_in("80G") == "80 x 1000^3 bytes"
+    assert amounts.bytes_in("1.5Ki") == "1.5 x 1024^1 bytes"
