@@ -33,7 +33,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from dra_driver.node.files import translated
-from dra_driver.node.rows import damaged
+from dra_driver.node.sqlite_errors import damaged
 
 _MAGIC = 0x377F0682  # the last bit says in which order of bytes the checksums were added up
 _HEADER = struct.Struct(">4I8s2I")  # magic, version, size of a page, checkpoints, salts, checksum
