@@ -153,13 +153,6 @@ class DamagedRow(sqlite3.DatabaseError):
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
 
 
-def damaged(what: str) -> sqlite3.DatabaseError:
-    """Return an error for damage that this driver found: the same error that SQLite raises for a damaged page."""
-    error = sqlite3.DatabaseError(what)
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
-
-
 def _entries(devices: str) -> tuple[list[dict[str, Any]], set[str]]:
     """Return the entries of the column `devices`, and the digests that they had."""
     entries = json.loads(devices)

@@ -11,6 +11,8 @@
 
 import sqlite3
 from collections.abc import Collection
+from contextlib import closing
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -89,6 +91,17 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
+_Definition = tuple[str | int | None, ...]
+"""What SQLite says of a table, an index or a trigger, or of one of its columns. The second value is its name."""
+# Of tables not the text: ALTER TABLE changes it, also that of a newer driver, which may have added columns.
+_DEFINITIONS = (
+    "SELECT type, name, tbl_name, CASE type WHEN 'trigger' THEN sql END FROM sqlite_schema",
+    """SELECT 'column', one.name, has.name, has.type, has."notnull", has.pk
+        FROM sqlite_schema AS one, pragma_table_info(one.name) AS has WHERE one.type = 'table'""",
+    """SELECT 'key', one.name, has.name, has.seqno
+        FROM sqlite_schema AS one, pragma_index_info(one.name) AS has WHERE one.type = 'index'""",
+)
+
 
 def migrate(db: sqlite3.Connection) -> None:
     """Add what today's schema has and the file does not."""
@@ -132,7 +145,19 @@ def tables_of(version: int) -> Collection[str]:
     return [one.split()[2] for one in statements if one.startswith("CREATE TABLE")]
 
 
-def triggers_of(version: int) -> Collection[str]:
-    """Return the statements of the triggers that a file of this schema has, as SQLite keeps them."""
-    statements = chain.from_iterable(_MIGRATIONS[:version])
-    return [one for one in statements if one.startswith("CREATE TRIGGER")]
+def not_as_written(db: sqlite3.Connection) -> Collection[str]:
+    """Return the names of our tables, indexes and triggers that the file has not, or not as its schema has them."""
+    expected = _of_schema(min(version_of(db), SCHEMA))
+    return sorted({str(name) for _, name, *_ in expected - _definitions(db)})
+
+
+@cache
+def _of_schema(version: int) -> frozenset[_Definition]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        for statement in chain.from_iterable(_MIGRATIONS[:version]):
+            db.execute(statement)
+        return _definitions(db)
+
+
+def _definitions(db: sqlite3.Connection) -> frozenset[_Definition]:
+    return frozenset(chain.from_iterable(map(db.execute, _DEFINITIONS)))

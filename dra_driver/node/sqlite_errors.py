@@ -19,6 +19,13 @@ _PASSING = (
 )
 
 
+def damaged(what: str) -> sqlite3.DatabaseError:
+    """Return an error for damage that this driver found: the same error that SQLite raises for a damaged page."""
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
 def is_damage(error: sqlite3.Error, path: Path) -> bool:
     """Whether the file itself is damaged. If not, another process, the disk or the directory is the reason of the error."""
     if _code(error) in _REFUSED:

@@ -9,11 +9,13 @@ two cases:
 * The index of the log (-shm), as the last process left it, has more frames than SQLite accepts, or other salts than the log; and
   frames of it are not yet in the main file, or SQLite accepts the beginning of the log, whose pages are older than the main file's.
 * After the last frame that SQLite accepts, the log has another commit frame with the log's salts. This counts only if no whole index
-  says that the log ends where SQLite ends too.
+  of this log says that it has no more frames than SQLite accepts.
 
 Why not if it says so? SQLite writes all frames of a commit, forces them to the disk, and then writes the index. If the process is killed in
 between, or the disk reports an error, the commit has not happened. The next one overwrites its frames from the first on, and may have
-fewer of them. What is left of the others has the log's salts, and perhaps the mark of a commit.
+fewer of them. What is left of the others has the log's salts, and perhaps the mark of a commit. If that one is killed before it writes
+the index, the index is one commit behind what SQLite accepts. No transaction began behind a commit that the index does not have, so
+nothing behind the accepted frames was ever committed.
 
 So an index must come from a driver, which writes it only after this check. A tool that looks at a damaged log must not make one
 (`dra_driver.node.opened`).
@@ -33,7 +35,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from dra_driver.node.files import translated
-from dra_driver.node.rows import damaged
+from dra_driver.node.sqlite_errors import damaged
 
 _MAGIC = 0x377F0682  # the last bit says in which order of bytes the checksums were added up
 _HEADER = struct.Struct(">4I8s2I")  # magic, version, size of a page, checkpoints, salts, checksum
@@ -81,8 +83,8 @@ def check_log(path: Path) -> None:
         raise damaged(
             f"the write-ahead log is not whole: it had {index.frames} frames, {log.accepted} can be read"
         )
-    ends_there = same_log and index.frames == log.accepted
-    if log.last_commit > log.accepted and not ends_there:
+    has_all = same_log and not is_cut
+    if log.last_commit > log.accepted and not has_all:
         raise damaged(
             f"the write-ahead log is damaged: transactions behind frame {log.accepted} cannot be read"
         )

@@ -63,6 +63,40 @@ def moved_of(
                     yield row, device, said
 
 
+def known_hardware(
+    rows: Iterable[PreparedClaim], pool: PoolName, boot_id: str
+) -> Mapping[DeviceName, str]:
+    """Return the UUIDs that devices of rows had when these were prepared in this boot; "" for a name that may have been another device's.
+
+    After a reboot a fixed row keeps its names, each with the UUID of its unit, and this can be another device now. A lease on this very
+    hardware shows that it is not. What the row has besides was found in this boot, under the name that it has.
+    """
+    known: dict[DeviceName, str] = {}
+    for row in rows:
+        if row.boot_id != boot_id:
+            continue
+        doubtful = answered(row) if row.is_fixed else ()
+        parents = {lease.device: lease.parent for lease in row.leases or ()}
+        for device in row.devices:
+            if device.pool != pool or not device.uuid:
+                continue
+            if device in doubtful and parents.get(device.device) != device.uuid:
+                known.setdefault(device.device, "")
+            else:
+                known[device.device] = device.uuid
+    return known
+
+
+def answered(row: PreparedClaim) -> tuple[PreparedDevice, ...]:
+    """Return the devices of a row of the device plugin API that the kubelet was told: the first one of each unit. After a reboot a fixed
+    row has others besides (`planning/plugin/located.py`).
+    """
+    first: dict[tuple[str, ...], PreparedDevice] = {}
+    for device in row.devices:
+        first.setdefault(device.request_names, device)
+    return tuple(first.values())
+
+
 def without(inventory: Inventory, names: Iterable[DeviceName]) -> Inventory:
     """Return the inventory without these devices."""
     left_out = frozenset(names) & inventory.by_name.keys()

@@ -39,7 +39,7 @@ def nothing_remembered() -> Mapping[DeviceName, str]:
 class HealthChanges:
     """Call it after each change of the inventory: it compares with what it saw before. Two backends may call it at the same time.
 
-    `remembered` returns the UUIDs of devices from before the start. It is called once.
+    `remembered` returns the UUIDs of devices from before the start; "" for a device of which only the name is known. It is called once.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class HealthChanges:
         if not uuid:
             return  # this says nothing: another device, or one whose UUID cannot be read now
         is_back = self._find_again(uuid, name)
-        before, self._uuids[name] = self._uuids.get(name, uuid), uuid
+        before, self._uuids[name] = self._uuids.get(name) or uuid, uuid
         hardware, self._hardware[name] = self._hardware.get(name), device.resource
         if before == uuid:
             return

@@ -10,7 +10,7 @@ from dra_driver.errors import DriverError
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.state import PreparedClaim
-from dra_driver.planning.moved import moved_devices
+from dra_driver.planning.moved import known_hardware, moved_devices
 from dra_driver.services.recover import WholeStore
 
 
@@ -40,18 +40,12 @@ class MovedDevices:
         return self._last
 
     def uuids(self) -> Mapping[DeviceName, str]:
-        """Return the UUIDs that devices of claims had when these were prepared in this boot."""
+        """Return what `known_hardware` says of the rows; nothing while they cannot be read."""
         try:
             rows = self._rows()
         except DriverError:
             return {}
-        return {
-            device.device: device.uuid
-            for row in rows
-            if row.boot_id == self._store.boot_id
-            for device in row.devices
-            if device.pool == self._pool and device.uuid
-        }
+        return known_hardware(rows, self._pool, self._store.boot_id)
 
     def _rows(self) -> tuple[PreparedClaim, ...]:
         with self._store.reading() as state:

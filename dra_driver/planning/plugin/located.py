@@ -22,6 +22,7 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Forget, MarkStarted, Refusal, Step
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
+from dra_driver.planning.moved import answered
 from dra_driver.planning.occupied import overlap
 from dra_driver.planning.plugin.units import UnitIds
 
@@ -72,7 +73,7 @@ def stayed(row: PreparedClaim, inventory: Inventory) -> PreparedClaim | Refusal:
     """
     if not row.ref.name:
         return row
-    bare = replace(row, devices=_answered(row))
+    bare = replace(row, devices=answered(row))
     found = located(bare, inventory)
     if isinstance(found, PreparedClaim) and found.owned == bare.owned:
         return found
@@ -132,14 +133,6 @@ def plan_renamed(
         for uid in blocked:
             del names[uid]
     return Renamed(names, let_go)
-
-
-def _answered(row: PreparedClaim) -> tuple[PreparedDevice, ...]:
-    """Return the devices that the kubelet was told: the first one of each unit. `also_reserved` has added the others, in an earlier boot."""
-    first: dict[tuple[str, ...], PreparedDevice] = {}
-    for device in row.devices:
-        first.setdefault(device.request_names, device)
-    return tuple(first.values())
 
 
 def _leased(lease: Lease, row: PreparedClaim, here: Mapping[DeviceKey, AllocatableDevice]) -> Lease:

@@ -3,7 +3,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -230,6 +230,61 @@ def test_claims_that_own_the_same_device_are_not_believed(path: Path, tmp_path: 
         db.execute("ATTACH ? AS other", (str(other),))
         db.execute("INSERT INTO claims SELECT * FROM other.claims")
     assert restarted(path) == (True, ())
+
+
+@pytest.mark.parametrize("bit", [7, 0])
+def test_a_bit_turned_over_in_the_page_of_the_schema_is_noticed_or_does_no_harm(
+    path: Path, good: bytes, bit: int
+) -> None:
+    """Bit 7 makes texts that are not UTF-8, also in SQLite's messages about them; bit 0 makes other names."""
+    for place in range(bit, PAGE, 13):
+        path.write_bytes(turn(good, place, bit))
+        with suppress(Permanent):
+            assert read_claims(path) == (KEPT, LIVE), place
+
+
+@pytest.mark.parametrize("bit", [7, 0])
+def test_each_start_uses_the_right_content_or_sets_the_file_aside(
+    path: Path, good: bytes, bit: int
+) -> None:
+    for place in range(bit, PAGE, 157):
+        path.write_bytes(turn(good, place, bit))
+        set_aside, claims = restarted(path)
+        assert claims in ((), (KEPT,)) if set_aside else claims == (KEPT, LIVE), place
+
+
+OTHER_SCHEMAS = {
+    "a column of published": (b"content TEXT", b"contenu TEXT", True),
+    "the type of a column": (b"position INTEGER", b"position INTEGES", True),
+    "a type in hardware": (
+        b"TABLE hardware (\n            pool TEXT",
+        b"TABLE hardware (\n            pool TEXU",
+        True,
+    ),
+    "a column of meta": (b"value TEXT NOT", b"valee TEXT NOT", True),
+    "a trigger": (b"RAISE(ABORT, 'devices", b"RAISE(ABORT, 'devicer", True),
+    "a column of claims": (b"namespace TEXT", b"namespacd TEXT", False),
+    "what is no SQL": (b"CREATE TABLE consumed", b"CREATE \xd4ABLE consumed", False),
+}
+
+
+@pytest.mark.parametrize(("was", "now", "kept"), OTHER_SCHEMAS.values(), ids=OTHER_SCHEMAS)
+def test_a_schema_that_is_not_as_it_was_written_costs_no_held_row_if_the_claims_have_theirs(
+    path: Path, good: bytes, was: bytes, now: bytes, kept: bool
+) -> None:
+    assert good.count(was) == 1
+    path.write_bytes(good.replace(was, now))
+    with pytest.raises(Permanent, match="restart the driver, which sets a damaged file aside"):
+        read_claims(path)
+    assert restarted(path) == (True, (KEPT,) if kept else ())
+
+
+def test_a_message_that_is_not_utf_8_is_shown_in_a_form_that_harms_no_log(
+    path: Path, good: bytes
+) -> None:
+    path.write_bytes(good.replace(b"CREATE TABLE consumed", b"CREATE \xd4ABLE consumed"))
+    with pytest.raises(Permanent, match=r"malformed database schema .* near \"\\xd4ABLE\""):
+        read_claims(path)
 
 
 def test_a_file_that_cannot_be_read_now_is_not_taken_for_a_damaged_one(path: Path) -> None:

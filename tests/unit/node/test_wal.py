@@ -207,6 +207,7 @@ def with_half_of_a_commit_left(killed: Path, directory: Path, *later: str) -> Pa
         written = (large / "state.db-wal").read_bytes()
     with closing(StateStore(small / "state.db", boot_id="boot-1")) as store:
         for name in later:
+            shutil.copy(small / "state.db-shm", directory / "index-before")
             with store.transaction("started") as transaction:
                 transaction.start(replace(a_row(name), cdi_spec="x"))
         shutil.copytree(small, left)
@@ -222,6 +223,19 @@ def test_what_is_left_of_a_commit_that_did_not_happen_is_no_damage(
     killed: Path, tmp_path: Path, later: tuple[str, ...]
 ) -> None:
     left = with_half_of_a_commit_left(killed, tmp_path, *later)
+    assert opened(left / "state.db") == ({"one", "two", "three", *later}, False)
+
+
+@pytest.mark.parametrize("later", [("small",), ("small", "next")])
+def test_a_commit_that_the_index_does_not_have_ends_before_them_too(
+    killed: Path, tmp_path: Path, later: tuple[str, ...]
+) -> None:
+    """A process wrote all frames of it over those of the first one, and was killed before it wrote the index."""
+    left = with_half_of_a_commit_left(killed, tmp_path, *later)
+    shutil.copy(tmp_path / "index-before", left / "state.db-shm")
+    assert read_index(left / "state.db").salts == read_log(left / "state.db").salts
+    assert read_index(left / "state.db").frames < read_log(left / "state.db").accepted
+    assert {claim.ref.name for claim in read_claims(left / "state.db")} >= {*later}
     assert opened(left / "state.db") == ({"one", "two", "three", *later}, False)
 
 

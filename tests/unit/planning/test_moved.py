@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.lease import Lease
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
-from dra_driver.planning.moved import is_another, moved, moved_devices, without
+from dra_driver.planning.moved import is_another, known_hardware, moved, moved_devices, without
 from dra_driver.testing.builders import A_BOOT, A_POOL, a_ref
 from tests.support.api_values import found_device
 
@@ -78,3 +79,60 @@ def test_an_inventory_without_devices_keeps_the_others() -> None:
     inventory = found(gpu_0="x", gpu_1="y")
     assert without(inventory, [DeviceName("gpu-7")]) is inventory
     assert without(inventory, [GPU_0]).by_name.keys() == {GPU_1}
+
+
+def test_the_uuids_of_this_boot_and_this_node_are_known() -> None:
+    elsewhere = dataclasses.replace(has("gpu-2", "z"), pool=PoolName("another"))
+    claim = PreparedClaim(
+        a_ref("a"), Phase.PREPARED, A_BOOT, (has("gpu-0", "x"), has("gpu-1", ""), elsewhere), "{}"
+    )
+    before = replace(claim, boot_id="another", devices=(has("gpu-3", "y"),))
+    assert known_hardware((claim, before), A_POOL, A_BOOT) == {"gpu-0": "x"}
+
+
+def of_unit(uuid: str, *devices: PreparedDevice, parent: str = "") -> PreparedClaim:
+    """A fixed row, with a lease on hardware with this name."""
+    ref = ClaimRef("device-plugin", "acme.com/gpu", ClaimUid(f"plugin-{uuid}"))
+    lease = Lease(ref.uid, "gpu", devices[0].device, 0, parent=parent)
+    named = tuple(dataclasses.replace(device, request_names=(uuid,)) for device in devices)
+    return PreparedClaim(ref, Phase.PREPARED, A_BOOT, named, "{}", leases=(lease,))
+
+
+@pytest.mark.parametrize(
+    ("rows", "known"),
+    [
+        ((of_unit("x", has("gpu-0", "x"), parent="x"),), {"gpu-0": "x"}),
+        ((of_unit("x", has("gpu-0", "x"), parent="pci"),), {"gpu-0": ""}),
+        ((of_unit("x", has("gpu-0", ""), parent="y"),), {}),
+        (
+            (of_unit("x", has("gpu-0", "x"), has("gpu-1", "x"), parent="y"),),
+            {"gpu-0": "", "gpu-1": "x"},
+        ),
+        (
+            (
+                of_unit("x", has("gpu-0", "x"), parent="y"),
+                of_unit("y", has("gpu-1", "y"), parent="x"),
+            ),
+            {"gpu-0": "", "gpu-1": ""},
+        ),
+    ],
+    ids=["as it was", "nothing shows it", "no UUID", "and a spare device", "exchanged"],
+)
+def test_a_fixed_row_says_no_uuid_that_may_be_another_devices(
+    rows: tuple[PreparedClaim, ...], known: dict[str, str]
+) -> None:
+    assert known_hardware(rows, A_POOL, A_BOOT) == known
+    # A claim that was prepared in this boot says what the device is.
+    claims = tuple(replace(row, ref=a_ref(str(row.ref.uid))) for row in rows)
+    assert known_hardware(claims, A_POOL, A_BOOT) == {
+        device.device: device.uuid for row in rows for device in row.devices if device.uuid
+    }
+
+
+def test_what_a_claim_says_of_a_device_counts_beside_a_fixed_row() -> None:
+    fixed = of_unit("x", has("gpu-0", "x"), parent="y")
+    admin = PreparedClaim(
+        a_ref("a"), Phase.PREPARED, A_BOOT, (has("gpu-0", "y", admin=True),), "{}"
+    )
+    for rows in ((fixed, admin), (admin, fixed)):
+        assert known_hardware(rows, A_POOL, A_BOOT) == {"gpu-0": "y"}

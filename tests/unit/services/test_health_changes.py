@@ -288,3 +288,15 @@ def test_a_device_of_a_claim_is_told_gone_though_no_record_has_that_it_was_publi
         gpus.inventory = Inventory()
         gpus.changes()
         assert gpus.events == [gone]
+
+
+def test_a_name_of_unknown_hardware_may_be_any_and_can_only_be_gone():
+    assert Gpus(gpu_0="", gpu_1=X).are(Y, X) == [
+        ("gpu-0", "healthy", ""),
+        ("gpu-1", "healthy", ""),
+    ]
+    gpus = Gpus(gpu_0="")
+    gpus.had.clear()
+    assert gpus.are() == [("gpu-0", "gone", f"no scan finds it any more; {NEXT_STEP}")]
+    assert gpus.are() == []
+    assert gpus.are(Y) == [("gpu-0", "healthy", "", "gone")]

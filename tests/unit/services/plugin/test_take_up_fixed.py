@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dra_driver.model.cdi import ContainerEdits, DeviceNode
+from dra_driver.model.events import DeviceHealthChanged, DriverEvent
 from dra_driver.model.ids import ShareId, UnitId
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Lease
@@ -17,6 +18,8 @@ from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer, PluginResource, Strategy, Unit
 from dra_driver.model.state import Phase
 from dra_driver.planning.plugin.answer import answer_of
+from dra_driver.services.health_changes import HealthChanges
+from dra_driver.services.moved import MovedDevices
 from dra_driver.services.plugin.allocate import Answers
 from dra_driver.testing.builders import a_device
 from tests.support.local_node import ManualClock
@@ -162,6 +165,35 @@ def test_a_pod_on_another_gpu_than_its_units_is_told(
     said = capsys.readouterr().out
     assert "unit_on_another_device" in said
     assert "gpu-0 is another device now (UUID uuid-gpu-1)" in said
+
+
+@pytest.mark.parametrize("units", [("uuid-gpu-0",), ("uuid-gpu-0", "uuid-gpu-1")])
+def test_a_restart_after_the_reboot_tells_no_device_gone(
+    node: PluginNode, units: tuple[str, ...]
+) -> None:
+    """The rows have names with the UUIDs of their units."""
+    for unit in units:
+        start(node, f"pod-{unit}", unit)
+    find(node, 1, 0)
+    node.reboot()
+    assert node.taking_up.once()
+    assert next(one.uuid for row in sorted_rows(node) for one in row.devices) == "uuid-gpu-0"
+    node.restart(boot_id=node.boot_id)
+    events: list[DriverEvent] = []
+    remembered = MovedDevices(node.store, node.place.pool).uuids
+    changes = HealthChanges(lambda: node.inventory, events.append, remembered=remembered)
+    changes()
+    told = [one for one in events if isinstance(one, DeviceHealthChanged)]
+    assert [(one.device, one.status) for one in told] == [
+        ("gpu-0", "unknown"),
+        ("gpu-1", "unknown"),
+    ]
+    # The spare device is told by its UUID.
+    node.inventory, before = Inventory((node.inventory.devices[0],)), len(told)
+    changes()
+    (gone,) = [one for one in events if isinstance(one, DeviceHealthChanged)][before:]
+    assert (gone.device, gone.status) == ("gpu-1", "gone")
+    assert "UUID uuid-gpu-0" in gone.message
 
 
 def test_two_pods_that_exchange_gpus_both_run_alone(node: PluginNode) -> None:
