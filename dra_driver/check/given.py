@@ -18,6 +18,7 @@ from dra_driver.model.yaml_documents import NOWHERE, Path, Place, Places, path_t
 Object = Mapping[str, Any]
 NVIDIA_DRIVER = "gpu.nvidia.com"
 """The name of NVIDIA's own driver, under which this driver can run too."""
+_INDEX = re.compile("[0-9]{1,9}")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
 
 
@@ -137,7 +138,7 @@ def steps(text: str, content: object = None) -> Path:
     for found in _STEP.finditer(text):
         inner = at(content, path)
         step: Hashable = found[1] or found[2]
-        if found[2] is not None and found[2].isdecimal():
+        if found[2] is not None and _INDEX.fullmatch(found[2]):
             step = int(found[2])
         elif found[2] is not None and isinstance(inner, list):
             names = [mapping(one).get("name") for one in inner]

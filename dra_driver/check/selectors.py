@@ -15,7 +15,7 @@ from dra_driver.cel.compile import (
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.corrections import ordered_versions
+from dra_driver.cel.reasons.corrections import digits, ordered_versions
 from dra_driver.cel.reasons.mistyped import VERSION, mistyped_texts
 from dra_driver.cel.reasons.parsers import ORDER, parsing
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
@@ -226,7 +226,7 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
 
 def _with_version(parsed: ParsedAst, part: Call, path: DevicePath, right: Constant) -> str:
     """Return what to write in place of the comparison of a version with a text or number."""
-    text = str(right.value)
+    text = digits(parsed, right)
     how = parsing(text, ("semver",))
     if not how:
         return f"write {VERSION}"

@@ -41,6 +41,7 @@ _NO_MODEL = (
     "stays"
 )
 _VENDORS = ("nvidia", "amd", "intel", "habana")
+_NUMBER = re.compile("[0-9]{1,18}")
 _OF_PART = re.compile(r"-MIG-(?P<profile>.+)$")
 """The end of a product's label on nodes whose nvidia.com/gpu are MIG devices (strategy single)."""
 _OF_SHARES = "-SHARED"
@@ -145,7 +146,7 @@ def _compared(
             return Selected(f"has({read}) && {_any(texts)}")
         case "NotIn" if texts:
             return Selected(f"!has({read}) || !{_any(texts, alone=False)}")
-        case "Gt" | "Lt" if number and len(texts) == 1 and condition.values[0].isdecimal():
+        case "Gt" | "Lt" if number and len(texts) == 1 and _is_number(condition.values[0]):
             sign = ">" if condition.operator == "Gt" else "<"
             return Selected(f"has({read}) && {number(condition.values[0], sign)}")
         case "Exists":
@@ -191,9 +192,14 @@ def _memory(asked: _Asked) -> Selected | NotConverted:
     return _compared(asked, asked.memory, lambda value: number(value, "=="), number)
 
 
+def _is_number(value: str) -> bool:
+    """Return whether CEL takes the value as a number, and Python reads it without end."""
+    return _NUMBER.fullmatch(value) is not None
+
+
 def _is_in_mib(key: str, value: str) -> bool:
     """Return whether the value is a number of MiB. In a label whose unit nobody defined, 40 most likely is in GiB."""
-    return value.isdecimal() and (key != _ANY_MEMORY or int(value) in MIB)
+    return _is_number(value) and (key != _ANY_MEMORY or int(value) in MIB)
 
 
 def _with_unit(asked: _Asked, value: str) -> str:
@@ -251,7 +257,7 @@ def _model(asked: _Asked) -> Selected | NotConverted:
 
 def _version(name: str, part: str) -> Callable[[_Asked], Selected | NotConverted]:
     def rule(asked: _Asked) -> Selected | NotConverted:
-        if not all(value.isdecimal() for value in asked.condition.values):
+        if not all(map(_is_number, asked.condition.values)):
             return NotConverted(str(asked.condition), "the value must be a number; it stays")
         read = asked.attribute(name)
         number = f"{read}.{part}()"

@@ -94,14 +94,14 @@ def ordered_versions(
     for call, sign, left, right in _comparisons(part):
         path = path_of(left)
         if path and sign in ORDER and is_version(path) and isinstance(right, Constant):
-            text = _digits(parsed, right)
+            text = digits(parsed, right)
             how = parsing(text, ("semver",))
             if how:
                 new = _compared(sign, left, called(how, replace(right, value=text)))
                 yield path, correction(parsed, call, new)
 
 
-def _digits(parsed: ParsedAst, constant: Constant) -> str:
+def digits(parsed: ParsedAst, constant: Constant) -> str:
     """Return the text of the constant, a number as its author wrote it: as a version 550.90 is more than 550.54, and 550.9 is less."""
     if isinstance(constant.value, float):
         return written_double(parsed, constant)
@@ -162,7 +162,7 @@ def _amount(parsed: ParsedAst, name: str, part: Expr) -> str:
         case Constant(value=bool()):
             return ""
         case Constant(value=int() | float() | str()):
-            return amounts.quantity(name, _digits(parsed, part))
+            return amounts.quantity(name, digits(parsed, part))
         case _:
             return ""
 

@@ -36,10 +36,10 @@ MIRRORED = {
 }
 """The comparison that says the same of the operands in the other order."""
 _CALLS = (
-    ("semver", re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}([-+].+)?"), "semver(…)"),
+    ("semver", re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}([-+].+)?"), "semver(…)"),
     # The version of a driver may have leading zeros, as 570.01.05. With `true` the function drops them.
-    ("semver", re.compile(r"v?\d+(\.\d+){0,2}"), "semver(…, true)"),
-    ("quantity", re.compile(r"[+-]?\d+(\.\d+)?[A-Za-z]*"), "quantity(…)"),
+    ("semver", re.compile(r"v?[0-9]+(\.[0-9]+){0,2}"), "semver(…, true)"),
+    ("quantity", re.compile(r"[+-]?[0-9]+(\.[0-9]+)?[A-Za-z]*"), "quantity(…)"),
 )
 """Which texts the functions can parse, and how."""
 

@@ -172,6 +172,9 @@ VERSION = f"{NVIDIA}.driverVersion"
         (f"{VERSION} >= 550", f'{VERSION}.compareTo(semver("550", true)) >= 0'),
         (f'{VERSION} != "550.01.05"', f'{VERSION} != semver("550.01.05", true)'),
         (f'"550.1.1" == {VERSION}', f'semver("550.1.1") == {VERSION}'),
+        (f"{VERSION} == 550.90", f'{VERSION} == semver("550.90", true)'),
+        (f"{VERSION} >= 1e2", "three numbers, as in 12.4.0"),
+        (f".5 > {VERSION}", "three numbers, as in 12.4.0"),
         (f'{VERSION} >= "newest"', "three numbers, as in 12.4.0"),
     ],
 )
