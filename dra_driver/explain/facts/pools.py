@@ -79,6 +79,7 @@ def _divide(
 ) -> None:
     """Put the parts of doubtful pools into `found`, each under an ID of its own, and leave under the pool's ID what is in no part."""
     index = SliceIndex([part.published for parts in doubtful.values() for part in parts], rules)
+    everyone = frozenset(node.metadata.name for node in nodes)
     views: dict[PoolID, dict[object, _View]] = {}
     for node in nodes:
         for pool, slices in _seen_from(node, index):
@@ -92,9 +93,8 @@ def _divide(
         for view in some.values():
             part = _part(view)
             found[part.id] = part
-        rest = _rest(
-            found.pop(pool_id), [one for view in some.values() for one in view.nodes], nodes
-        )
+        apart = frozenset(one for view in some.values() for one in view.nodes)
+        rest = _rest(found.pop(pool_id), apart, everyone - apart)
         if rest is not None:
             found[pool_id] = rest
 
@@ -146,10 +146,8 @@ def _part(view: _View) -> Pool:
     )
 
 
-def _rest(whole: Pool, divided: Sequence[str], nodes: Sequence[Node]) -> Pool | None:
+def _rest(whole: Pool, apart: frozenset[str], left: frozenset[str]) -> Pool | None:
     """Return what is left of a pool for the nodes that are in no part; None if nothing is."""
-    apart = frozenset(divided)
-    left = frozenset(one.metadata.name for one in nodes) - apart
     slices = [
         one if one.spec.node_name else PoolSlice(one.published, whole.id, left)
         for one in whole.slices
