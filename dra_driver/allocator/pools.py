@@ -86,17 +86,20 @@ class SliceIndex:
         if rules.counters_beside_devices:
             published = with_own_counters(published)
         self._all = [PoolSlice(one) for one in published]
-        self._of_node: dict[str, list[PoolSlice]] = {}
-        self._shared: list[PoolSlice] = []
-        self._of_pool: dict[PoolID, list[PoolSlice]] = {}
-        for part in self._all:
-            self._of_pool.setdefault(part.pool_id, []).append(part)
-            if part.spec.node_name:
-                self._of_node.setdefault(part.spec.node_name, []).append(part)
-            else:
-                self._shared.append(part)
         # The stable allocator also reads slices with counters for other nodes.
         self._counters_for_all = not (rules.newer_than_stable or rules.counters_beside_devices)
+        # The places in `_all` of the slices that only one node reads, by its name, and of those that every node has to look at.
+        self._of_node: dict[str, list[int]] = {}
+        self._of_any: list[int] = []
+        self._of_pool: dict[PoolID, list[PoolSlice]] = {}
+        for place, part in enumerate(self._all):
+            self._of_pool.setdefault(part.pool_id, []).append(part)
+            if ignored_because(part, rules) is not None:
+                continue
+            if part.spec.node_name and not self._is_for_all(part):
+                self._of_node.setdefault(part.spec.node_name, []).append(place)
+            else:
+                self._of_any.append(place)
 
     def gather_pools(self, node: Node) -> list[Pool]:
         """Return the pools with devices for the node, in the order in which the search tries them (GatherPools).
@@ -114,17 +117,15 @@ class SliceIndex:
         """Return the newest slices for the node, by pool. Raises AllocationError if a node selector is invalid."""
         seen: dict[PoolID, list[PoolSlice]] = {}
         for part in self._candidates(node):
-            if ignored_because(part, self._rules) is None and self._is_for(part, node):
+            if self._is_for(part, node):
                 _keep_newest(seen, part)
         return seen
 
     def _candidates(self, node: Node) -> list[PoolSlice]:
-        own = self._of_node.get(node.metadata.name, [])
-        if self._rules.newer_than_stable:
-            return own + self._shared
-        # The stable allocator keeps the order of publication.
-        wanted = {id(part) for part in (*own, *self._shared)}
-        return [part for part in self._all if id(part) in wanted or self._is_for_all(part)]
+        places = self._of_node.get(node.metadata.name, []) + self._of_any
+        if not self._rules.newer_than_stable:
+            places.sort()  # the stable allocator keeps the order of publication
+        return [self._all[place] for place in places]
 
     def _is_for_all(self, part: PoolSlice) -> bool:
         return self._counters_for_all and bool(part.spec.shared_counters)

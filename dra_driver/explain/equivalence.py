@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct, field
 
-from dra_driver.allocator.devices import PoolSlice, SliceDevice
-from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.pools import ignored_because
 from dra_driver.allocator.state import PoolID
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.claim_state import skips_operations
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.unusable_pools import UnusablePools
 from dra_driver.explain.selector_answers import SelectorAnswers
 from dra_driver.model.api.core import Node
 
@@ -86,11 +86,7 @@ class NodeEquivalence:
         self._shared: dict[frozenset[str] | None, list[SliceDevice]] = {}
         for device in fleet.all_devices:
             self._file(device)
-        self._unusable = [
-            (part, self._number(why))
-            for pool_id, why in fleet.unusable.items()
-            for part in fleet.pools[pool_id].slices
-        ]
+        self._unusable = fleet.shared((UnusablePools, nodes), lambda: UnusablePools(fleet, nodes))
 
     def _file(self, device: SliceDevice) -> None:
         name = device.slice.spec.node_name
@@ -119,7 +115,7 @@ class NodeEquivalence:
                 self._signature(self._own[name]),
                 tuple(shared[nodes] for nodes in mine),
                 in_order,
-                self._unusable_on(node),
+                self._unusable.on(name),
                 features,
                 extra.get(name),
             )
@@ -181,10 +177,6 @@ class NodeEquivalence:
             for one in found
         )
 
-    def _unusable_on(self, node: Node) -> Signature:
-        """Why pools with a slice for the node cannot be used. GatherPools finds them by their slices, with or without devices."""
-        return tuple(why for part, why in self._unusable if _is_for(part, node))
-
     def _number(self, look: object) -> int:
         # Numbers sort and compare faster than the values, and values of different types cannot be sorted.
         return self._numbers.setdefault(look, len(self._numbers))
@@ -223,15 +215,6 @@ class NodeEquivalence:
             device.id in held.devices,
             tuple(sorted(held.consumed(device.id).items())) if device.id in held.shares else None,
         )
-
-
-def _is_for(part: PoolSlice, node: Node) -> bool:
-    if part.only is not None and node.metadata.name not in part.only:
-        return False
-    try:
-        return not part.chooses_nodes or part.is_for(node)
-    except AllocationError:
-        return True  # the search fails there
 
 
 def _compared(requests: Sequence[ClaimRequest]) -> frozenset[str]:

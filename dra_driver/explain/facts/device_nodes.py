@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from dra_driver.allocator.devices import SliceDevice
+from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.failures import AllocationError
+from dra_driver.allocator.node_problems import selector_problems
 from dra_driver.allocator.nodes import selector_matches
 from dra_driver.model.api.core import Node, NodeSelector, NodeSelectorRequirement
 
@@ -28,15 +29,35 @@ class DeviceNodes:
 
     def of(self, device: SliceDevice) -> frozenset[str] | None:
         """Return the names of the nodes that can use the device; None means all nodes."""
-        found, only = self._chosen(device), device.slice.only
-        if only is None:
+        return self._within(device.slice, self._chosen(device))
+
+    def reading(self, part: PoolSlice) -> frozenset[str] | None:
+        """Return the names of the nodes for which the scheduler reads the slice; None means all nodes.
+
+        It reads a slice whose devices choose their nodes, and fails on each node at a selector that is malformed.
+        """
+        name, selector = part.spec.node_name, part.spec.node_selector
+        found: frozenset[str] | None
+        if name:
+            found = self._only(name)
+        elif part.spec.all_nodes or selector is None or any(selector_problems(selector)):
+            found = None
+        else:
+            found = self._selected(selector)
+        return self._within(part, found)
+
+    def _within(self, part: PoolSlice, found: frozenset[str] | None) -> frozenset[str] | None:
+        if part.only is None:
             return found
-        return only & (frozenset(self.nodes) if found is None else found)
+        return part.only & (frozenset(self.nodes) if found is None else found)
+
+    def _only(self, name: str) -> frozenset[str]:
+        return frozenset((name,)) if name in self.nodes else _NOWHERE
 
     def _chosen(self, device: SliceDevice) -> frozenset[str] | None:
         name, everywhere, selector = choice(device)
         if name:
-            return frozenset((name,)) if name in self.nodes else _NOWHERE
+            return self._only(name)
         if everywhere:
             return None
         return self._selected(selector) if selector else _NOWHERE

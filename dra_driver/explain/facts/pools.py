@@ -87,6 +87,7 @@ def _divide(
 ) -> None:
     """Put the parts of doubtful pools into `found`, each under an ID of its own, and leave under the pool's ID what is in no part."""
     index = SliceIndex([part.published for parts in doubtful.values() for part in parts], rules)
+    everyone = frozenset(node.metadata.name for node in nodes)
     views: dict[PoolID, dict[object, _View]] = {}
     for node in nodes:
         for pool, slices in _seen_from(node, index, doubtful):
@@ -100,9 +101,8 @@ def _divide(
         for view in some.values():
             part = _part(view)
             found[part.id] = part
-        rest = _rest(
-            found.pop(pool_id), [one for view in some.values() for one in view.nodes], nodes, rules
-        )
+        apart = frozenset(one for view in some.values() for one in view.nodes)
+        rest = _rest(found.pop(pool_id), apart, everyone - apart, rules)
         if rest is not None:
             found[pool_id] = rest
 
@@ -162,10 +162,8 @@ def _part(view: _View) -> Pool:
     )
 
 
-def _rest(whole: Pool, divided: Sequence[str], nodes: Sequence[Node], rules: Rules) -> Pool | None:
+def _rest(whole: Pool, apart: frozenset[str], left: frozenset[str], rules: Rules) -> Pool | None:
     """Return what is left of a pool for the nodes that are in no part, with the slices that are ignored; None if nothing is."""
-    apart = frozenset(divided)
-    left = frozenset(one.metadata.name for one in nodes) - apart
     ignored = {one.name for one in whole.slices if ignored_because(one, rules)}
     slices = [
         one

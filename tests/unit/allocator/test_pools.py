@@ -7,6 +7,8 @@ import msgspec
 import pytest
 
 from dra_driver.allocator import features
+from dra_driver.allocator import pools as allocator_pools
+from dra_driver.allocator.devices import PoolSlice
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.features import Implementation, Rules
 from dra_driver.allocator.pools import Pool, SliceIndex
@@ -83,6 +85,38 @@ def test_stable_takes_slices_as_they_come() -> None:
     slices = a_slice("s2", "c", count=2), a_slice("s1", "a", count=2)
     (pool,) = pools(*slices, on=frozenset(), by="stable")
     assert devices(pool) == ["c", "a"]
+
+
+def test_stable_takes_slices_for_one_node_and_for_all_as_they_come() -> None:
+    found = pools(
+        a_slice("s2", "c", count=3, allNodes=True),
+        a_slice("s1", "a", count=3),
+        a_slice("s0", "b", count=3, allNodes=True),
+        on=frozenset(),
+        by="stable",
+    )
+    assert [devices(one) for one in found] == [["c", "a", "b"]]
+
+
+@pytest.mark.parametrize("by", ["stable", "experimental"])
+def test_slices_for_another_node_are_not_gone_through(
+    monkeypatch: pytest.MonkeyPatch, by: Implementation
+) -> None:
+    read: list[str] = []
+
+    class Watched(PoolSlice):
+        def __getattribute__(self, name: str) -> Any:
+            read.append(super().__getattribute__("__dict__").get("name", ""))
+            return super().__getattribute__(name)
+
+    monkeypatch.setattr(allocator_pools, "PoolSlice", Watched)
+    mine = a_slice("mine", "a")
+    others = [a_slice(f"s{n}", "b", pool=f"p{n}", nodeName="node-2") for n in range(9)]
+    rules = Rules.of(frozenset(), by)
+    index = SliceIndex(msgspec.convert([mine, *others], list[ResourceSlice]), rules)
+    read.clear()
+    assert [devices(pool) for pool in index.gather_pools(NODE)] == [["a"]]
+    assert set(read) == {"mine"}
 
 
 def test_only_the_newest_generation_counts() -> None:
