@@ -44,6 +44,9 @@ from dra_driver.model.quantity import Quantity
 _SUMS_SINCE = 37
 _Made = TypeVar("_Made")
 
+Unusable = PoolIncomplete | PoolInvalid | FeatureOff
+"""Why the scheduler takes no device from a pool."""
+
 
 class Fleet:
     """The cluster as the allocator sees it. All requests, claims and pods that are explained in this cluster can share it."""
@@ -171,7 +174,7 @@ class Fleet:
         return UsedResources(self.state.pods, self.counts)
 
     @cached_property
-    def unusable(self) -> Mapping[PoolID, PoolIncomplete | PoolInvalid | FeatureOff]:
+    def unusable(self) -> Mapping[PoolID, Unusable]:
         """The pools from which the scheduler takes no device, each with the reason. Before 1.35, `DeviceState` makes an exception."""
         return {
             pool_id: _incomplete(pool, self.rules)

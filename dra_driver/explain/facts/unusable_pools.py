@@ -8,10 +8,9 @@ subjects, and no slice is compared with a node that another slice of the same ki
 from collections import Counter
 
 from dra_driver.explain.facts.device_nodes import DeviceNodes
-from dra_driver.explain.facts.fleet import Fleet
-from dra_driver.explain.verdict import PoolIncomplete, PoolInvalid
+from dra_driver.explain.facts.fleet import Fleet, Unusable
 
-Slices = Counter[PoolIncomplete | PoolInvalid]
+Slices = Counter[Unusable]
 """The number of slices, by why their pool cannot be used."""
 
 
