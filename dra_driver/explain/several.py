@@ -8,6 +8,7 @@ unexpected error of one is its answer only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -111,8 +112,8 @@ def explain_several(  # noqa: PLR0913  all but two by name
             if part.says
         ]
     units = [one for part in parts for one in part.units]
-    explainer = _Explainer(units, known, bug, node=node, added=added)
-    reports = [msgspec.structs.replace(one, not_read=()) for one in explainer.reports(time)]
+    explainer = _Explainer(known, bug, node=node, added=added)
+    reports = [msgspec.structs.replace(one, not_read=()) for one in explainer.reports(units, time)]
     outcomes = {one.outcome for one in reports}
     outcome = next((one for one in WORST_FIRST if one in outcomes), WORST_FIRST[-1])
     return ReportList(
@@ -192,15 +193,18 @@ def explain_pods(
     """Yield a report about each kind of pods, those that ask for the same, as soon as it is known. What would help is not looked for.
 
     `state` is what `readable` returns, and `pods` are of it. `compares` is called with each pod before it is compared with the others, and `begins` with the pods before
-    they have a turn. The order of the pods counts if the time is short.
+    they have a turn. What has to be found out once for all of them is found out before. The order of the pods counts if the time is
+    short.
     """
     known = Known(state)
+    explainer = _Explainer(known, bug, changes=False)
+    if pods:
+        explainer.find_out_at_once()
     units = _units(known, pods, compares)
-    explainer = _Explainer(units, known, bug, changes=False)
 
     def explain(place: int, stop: Callable[[], bool]) -> Report:
         begins(units[place].pods)
-        return explainer.explain(place, stop)
+        return explainer.explain(units[place], stop)
 
     for told in by_turns([one.namespace for one in units], explain, time):
         unit = units[told.place]
@@ -213,7 +217,6 @@ class _Explainer:
 
     def __init__(
         self,
-        units: Sequence[_Unit],
         known: Known,
         bug: TellBug,
         *,
@@ -221,28 +224,35 @@ class _Explainer:
         added: NewNode | None = None,
         changes: bool = True,
     ) -> None:
-        self._units = units
         self._known = known
         self._bug = bug
         self._fleet = Fleet(known.state)
         self._limits = Limits(node, self._is_over, added, changes)
         self._stop: Callable[[], bool] = lambda: False
 
-    def reports(self, time: Time) -> list[Report]:
+    def find_out_at_once(self) -> None:
+        """Find out what all units share, so that it takes nothing from the turn of the first one."""
+        # What fails here fails again in each turn, and is told there.
+        with suppress(Exception):
+            self._fleet.find_out_at_once()
+
+    def reports(self, units: Sequence[_Unit], time: Time) -> list[Report]:
         """Return the report of each unit, in their order."""
-        places = [place for place, one in enumerate(self._units) if one.known is None]
-        namespaces = [self._units[place].namespace for place in places]
-        told = by_turns(namespaces, lambda number, stop: self.explain(places[number], stop), time)
+        places = [place for place, one in enumerate(units) if one.known is None]
+        namespaces = [units[place].namespace for place in places]
+        told = by_turns(
+            namespaces, lambda number, stop: self.explain(units[places[number]], stop), time
+        )
         found = {places[one.place]: one.report for one in told}
         return [
             _with_alike(one, one.known or found[place] or _no_time(one))
-            for place, one in enumerate(self._units)
+            for place, one in enumerate(units)
         ]
 
-    def explain(self, place: int, stop: Callable[[], bool]) -> Report:
-        """Return the report of the unit at this place."""
+    def explain(self, unit: _Unit, stop: Callable[[], bool]) -> Report:
+        """Return the report of a unit."""
         self._stop = stop
-        unit, is_usable = self._units[place], False
+        is_usable = False
         try:
             report = answer(self._meant(unit), self._limits, self._fleet)
             is_usable = not stop()
@@ -251,7 +261,7 @@ class _Explainer:
             report = _of_bug(unit.title, error)
         if not is_usable:
             # What was not found out in time is no answer for the next ones, which have time of their own.
-            self._fleet = Fleet(self._fleet.state)
+            self._fleet = self._fleet.without_answers()
         return report
 
     def _meant(self, unit: _Unit) -> Sequence[Resolved]:

@@ -42,6 +42,8 @@ from dra_driver.model.gates import (
 from dra_driver.model.quantity import Quantity
 
 _SUMS_SINCE = 37
+_KEPT = ("pools", "unusable", "all_devices", "devices", "drivers", "nodes", "used")
+"""What no request and no end of the time has a part in."""
 _Made = TypeVar("_Made")
 
 Unusable = PoolIncomplete | PoolInvalid | FeatureOff
@@ -83,6 +85,16 @@ class Fleet:
         if found is None:
             found = self._shared[key] = make()
         return found
+
+    def find_out_at_once(self) -> None:
+        """Find out now what each explanation needs to know of the whole cluster."""
+        _ = self.all_devices, self.unusable, self.allocator, self.used
+
+    def without_answers(self) -> "Fleet":
+        """Return the same cluster without what requests share, and without what a search may have left in the middle."""
+        other = Fleet(self.state)
+        other.__dict__ |= {name: self.__dict__[name] for name in _KEPT if name in self.__dict__}
+        return other
 
     def value_of(self, device: SliceDevice) -> DeviceValue:
         """Return the CEL variable `device`. Only the last one is kept: those of 100,000 devices would take 60 MB."""

@@ -21,6 +21,7 @@ from dra_driver.cli.main import main
 from dra_driver.cli.pending_events import Watch
 from dra_driver.explain import several
 from dra_driver.explain.explanation import Limits
+from dra_driver.explain.facts import fleet
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.readable import readable
 from dra_driver.explain.several import explain_pods
@@ -622,6 +623,21 @@ def test_only_the_namespace_of_slow_pods_rests_for_the_time_that_they_took(
     controller.seconds += 9 * slow
     assert controller.watch.look() == 1.0
     assert controller.seconds - before - 9 * slow > 30.0
+
+
+def test_what_a_large_cluster_takes_is_charged_to_no_namespace(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.api.put("pods", pod("train"))
+    whole = fleet.pools_of
+
+    def slowly(*all_: Any) -> Any:
+        controller.seconds += 40.0
+        return whole(*all_)
+
+    monkeypatch.setattr(fleet, "pools_of", slowly)
+    assert controller.watch.look() == 40.0
+    assert controller.said() == [("train", LARGE)]
 
 
 def test_if_all_that_waits_rests_the_cluster_is_not_read(

@@ -10,6 +10,7 @@ import pytest
 from dra_driver.errors import Permanent
 from dra_driver.explain import several
 from dra_driver.explain.explanation import CUT, Limits
+from dra_driver.explain.facts import fleet
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.several import explain_pods, explain_several, settled
 from dra_driver.explain.subject.subject import (
@@ -336,6 +337,51 @@ def test_what_pods_share_stops_with_the_turn_that_uses_it(monkeypatch: pytest.Mo
     monkeypatch.setattr(several, "answer", answer)
     list(explain_pods(known, pods, time=Time(lambda: clock[0], 100.0), begins=begins))
     assert over == [False, False]
+
+
+def test_what_pods_share_is_found_out_once_and_before_any_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if the turn of the first one is cut: its answers are thrown away, and not what the cluster offers."""
+    pods = [pod("slow", NEVER_FITS), pod("a", BY_NAME)]
+    known = cluster(*pods, claims=(claim("one"),))
+    clock, done = slow_if(monkeypatch, "slow"), list[str]()
+    whole = fleet.pools_of
+    monkeypatch.setattr(fleet, "pools_of", lambda *all_: done.append("pools") or whole(*all_))
+    answers = explain_pods(
+        known,
+        pods,
+        time=Time(lambda: clock[0], 54.0),
+        compares=lambda one: done.append(f"compares {one.metadata.name}"),
+        begins=lambda ones: done.append(f"begins {ones[0].metadata.name}"),
+    )
+    assert sorted(one.report.exit_code for one in answers) == [0, 2]
+    begins = ["begins slow", "begins a", "begins slow"]
+    assert done == ["pools", "compares slow", "compares a", *begins]
+
+
+def test_a_cluster_that_cannot_be_looked_at_is_told_of_each_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pods = [pod("a", NEVER_FITS), pod("b", BY_NAME)]
+    monkeypatch.setattr(fleet, "pools_of", lambda *_: {}["gone"])
+    told: list[str] = []
+    answers = explain_pods(
+        cluster(*pods, claims=(claim("one"),)),
+        pods,
+        time=ENDLESS,
+        begins=lambda _: None,
+        bug=lambda title, _: told.append(title),
+    )
+    assert [one.report.exit_code for one in answers] == [2, 2]
+    assert told == ["pod ns/a", "pod ns/b"]
+
+
+def test_without_pods_the_cluster_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(fleet, "pools_of", lambda *all_: looked.append(all_))
+    assert not [*explain_pods(cluster(), (), time=ENDLESS, begins=lambda _: None)]
+    assert not looked
 
 
 def test_without_its_changes_a_report_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
