@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A label that is read as a number is one for CEL too, and of a length that Python reads: else it stays."""
+"""A value of a label that is no number for CEL, or no name of a GPU, stays."""
 
 import pytest
 import yaml
@@ -42,3 +42,12 @@ def test_a_bound_that_is_no_number_stays_too() -> None:
     found = convert(pod, Choice(), ())
     assert found.documents[-1]["spec"]["affinity"] == pod["spec"]["affinity"]
     assert len(found.left) == 1
+
+
+def test_a_name_that_is_of_no_known_gpu_stays() -> None:
+    pod = yaml.safe_load(POD)
+    pod["spec"]["nodeSelector"] = {"accelerator": "nvidia-super-gpu"}
+    found = convert(pod, Choice(), ())
+    assert found.documents[-1]["spec"]["nodeSelector"] == {"accelerator": "nvidia-super-gpu"}
+    (left,) = found.left
+    assert left.reason.startswith("no GPU is known by this name")
