@@ -62,17 +62,19 @@ class ActiveLists:
         before = self._rows if kubelet == self._kubelet else {}
         self._kubelet = kubelet
         self._rows = {row.ref.uid: before.get(row.ref.uid) or _Listed() for row in rows}
+        gone: set[ClaimUid] = set()
         for row in rows:
             active, known = lists[row.ref.name], self._rows[row.ref.uid]
             if isinstance(active, Unknown):
-                continue
+                continue  # an earlier answer says nothing about who has got the units since
             if units_of(row) & active:
                 known.ever, known.not_since = True, None
-            elif known.not_since is None:
+                continue
+            if known.not_since is None:
                 known.not_since = now
-        return frozenset(
-            uid for uid, one in self._rows.items() if one.ever and one.not_since is not None
-        )
+            if known.ever:
+                gone.add(row.ref.uid)
+        return frozenset(gone)
 
     def lists(self, row: PreparedClaim) -> bool:
         """Whether an active pod has units of the row now, or may have: nobody answers."""
