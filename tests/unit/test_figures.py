@@ -46,7 +46,16 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_figure_is_that_of_its_row_and_of_all_problems_the_slowest(pages: Path) -> None:
     shown = figures.figures_row().splitlines()[-1]
-    cells = ["61 MiB", "503 ms", "2.4 ms", "9.7 ms", "80 an hour", "208 an hour", "1103 ms", "23 MB"]
+    cells = [
+        "61 MiB",
+        "503 ms",
+        "2.4 ms",
+        "9.7 ms",
+        "80 an hour",
+        "208 an hour",
+        "1103 ms",
+        "23 MB",
+    ]
     assert shown == f"| {' | '.join(cells)} |"
 
 

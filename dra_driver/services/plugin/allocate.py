@@ -126,7 +126,14 @@ class AllocateUnits:
     def _fill(self, call: _Call, locks: ClaimLocks) -> Refusal | None:
         """Get all units of the call. Returns why that is not possible."""
         parts, uid = self._parts, call.ref.uid
-        plan = self._planned(call, locks)
+        plan = None
+        try:
+            plan = self._planned(call, locks)
+        finally:
+            if not isinstance(plan, Plan):
+                self._holders.answered(
+                    uid
+                )  # no row comes of this call, so nothing of it need be known
         if not isinstance(plan, Plan):
             return plan
         late = finish_late(parts, locks, call.until)

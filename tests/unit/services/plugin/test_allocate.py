@@ -345,6 +345,15 @@ def test_units_that_nobody_has_are_refused(node: PluginNode, units: list[str], r
     assert node.rows() == ()
 
 
+def test_nothing_is_remembered_of_a_call_that_gets_no_row(node: PluginNode) -> None:
+    given(node.allocate(ONE))
+    node.write("pod-a", ONE, container="init")
+    given(node.allocate(ONE))
+    node.look()
+    (row,) = node.rows()
+    assert node.holders._memory._rows.keys() == {row.ref.uid}
+
+
 def test_several_units_are_refused_where_they_mean_nothing(node: PluginNode) -> None:
     node.resource = a_resource(4, refuses_several=True)
     assert "write 1 in its limits" in refused(node.allocate(ONE, TWO))
