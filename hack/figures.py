@@ -8,9 +8,7 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 # The text above the tables of `explain` on 1,000 nodes, and the tables: of the fleet with free devices, and of the one without.
-EXPLAIN = (
-    r"1,000 nodes x 8 devices, \d+ runs.*\n\n((?:\|.*\n)+(?:\n.*all devices are held.*\n\n(?:\|.*\n)+)?)"
-)
+EXPLAIN = r"1,000 nodes x 8 devices, \d+ runs.*\n\n((?:\|.*\n)+(?:\n.*all devices are held.*\n\n(?:\|.*\n)+)?)"
 # What the row says, the page, which part of it (all: ""), and where the figure stands there. Of several figures the largest counts.
 FIGURES = (
     ("memory at rest", "performance.md", "", r"^\| idle daemon \| ([\d.]+)(?: to | \|)", "{:.0f} MiB"),
