@@ -54,7 +54,8 @@ class Answers(Struct, frozen=True):
 
 
 class _Call(Struct):
-    """An Allocate call: what it asks for, what it has found, and its times. `left` are the units that it does not have yet."""
+    """An Allocate call: what it asks for, what it has found, and its times. `left` are the units that it does not have yet, `again` the rows
+    whose units it gets once more."""
 
     ref: ClaimRef
     resource: PluginResource
@@ -64,6 +65,7 @@ class _Call(Struct):
     until: float
     edits: list[ContainerEdits] = field(default_factory=list)
     cdi_ids: list[str] = field(default_factory=list)
+    again: list[PreparedClaim] = field(default_factory=list)
 
     def take(self, devices: Sequence[PreparedDevice], edits: Sequence[object]) -> None:
         """Add what containers with these devices get."""
@@ -118,7 +120,13 @@ class AllocateUnits:
         with ClaimLocks(self._parts.lock) as locks:
             if missed := locks.take([ref.uid], until=call.until, purpose="allocating"):
                 raise missed[ref.uid]
-            refused = self._fill(call, locks)
+            try:
+                refused = self._fill(call, locks)
+            except DriverError:
+                self._holders.not_given(call.again)
+                raise
+        if refused:
+            self._holders.not_given(call.again)
         return refused or told_its_share(
             resource, ids, answers.make(call.edits, call.cdi_ids, ref.uid)
         )
@@ -131,9 +139,8 @@ class AllocateUnits:
             plan = self._planned(call, locks)
         finally:
             if not isinstance(plan, Plan):
-                self._holders.answered(
-                    uid
-                )  # no row comes of this call, so nothing of it need be known
+                # No row comes of this call, so nothing of it need be known.
+                self._holders.answered(uid)
         if not isinstance(plan, Plan):
             return plan
         late = finish_late(parts, locks, call.until)
@@ -189,6 +196,7 @@ class AllocateUnits:
             parts.sleep(LOOK_SECONDS)
 
     def _take_again(self, call: _Call, row: PreparedClaim) -> None:
+        call.again.append(row)
         if not (call.hooks or row.is_fixed):
             self._note_device_files(row)
         shared = units_of(row) & set(call.left)

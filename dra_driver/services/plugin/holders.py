@@ -17,7 +17,7 @@ moment, and its containers start again without a call. If pod-resources stop lis
 force), the row is held: its units are listed as unhealthy, so that the kubelet gives them to nobody.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -48,6 +48,7 @@ FREE_SECONDS = 5.0
 ENDED = "its pod has ended"
 FORGOTTEN = "the kubelet does not list its pod any more"
 REUSED = "the kubelet gives its units to another container"
+_JUST_GIVEN = "it was just given to a container"
 
 
 class Again(Struct, frozen=True):
@@ -123,6 +124,11 @@ class Holders:
         if locks.holds(row.ref.uid):
             self._forget(row, locks)
 
+    def not_given(self, rows: Iterable[PreparedClaim]) -> None:
+        """The call that was to get the units of these rows again is refused, so no other pods than before may have them."""
+        for row in rows:
+            self._note_failure(row)
+
     def for_another(
         self, ref: ClaimRef, resource: ResourceName, units: frozenset[UnitId], *, until: float
     ) -> Again | str:
@@ -189,6 +195,10 @@ class Holders:
             for row in rows
             if row.held is None
         ]
+        for row in rows:
+            if row.held is not None and row.users.call is not None and row.boot_id == boot_id:
+                # When it was held, the node did not show its pods.
+                self._with_suspects(row, self._memory.of(row))
         unlisted = self._lists.look(left)
         for row in left:
             if row.boot_id == boot_id:
@@ -214,7 +224,11 @@ class Holders:
         elif row.users.pods is None:
             self._forgotten(row)
         else:
-            self._note_failure(row)
+            with ClaimLocks(self._parts.lock) as locks:
+                missed = locks.take([row.ref.uid], until=self._parts.clock(), purpose="noting")
+                # Another call may have begun while pod-resources were asked. It has the lock while it notes that.
+                if not missed and self._is_late(known):
+                    self._note_failure(row)
 
     def _identified(self, row: PreparedClaim) -> PreparedClaim:
         """Write the pod of the row into the state, if the checkpoint names it.
@@ -235,16 +249,23 @@ class Holders:
         if row.users.joined(users) == row.users:
             known.read = written
             return row
-        row = self._note(row, users)
-        known.read, known.since = written, self._parts.clock()
-        self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
-        return row
+        noted = self._note(row, users)
+        if noted.users == row.users.joined(users):
+            known.read, known.since = written, self._parts.clock()
+            self._parts.observe(UnitsIdentified(row.ref, found[0].pod, found[0].container))
+        return noted
 
     def _note(self, row: PreparedClaim, users: Users) -> PreparedClaim:
-        """Add users to the row; their `call` takes the place of the row's. Returns the row."""
+        """Add users to the row; their `call` takes the place of the row's. Returns the row.
+
+        If it has got others since it was read, these stay: a call that began meanwhile is not over.
+        """
+        uid = row.ref.uid
         with self._parts.store.transaction("joined") as transaction:
-            transaction.add_users(row.ref.uid, users)
-        return self._parts.row(row.ref.uid) or row
+            found = transaction.read(uids=[uid]).claims.get(uid)
+            if found is not None and found.users == row.users:
+                transaction.add_users(uid, users)
+        return self._parts.row(uid) or row
 
     def _note_failure(self, row: PreparedClaim) -> PreparedClaim:
         """The last call has led to no container: whoever had the units before it is to be judged."""
@@ -252,8 +273,10 @@ class Holders:
 
     def _has_failed(self, row: PreparedClaim, known: Remembered) -> bool:
         """Whether the admission of the row's container has failed: nothing was written since, for long, and no active pod has it."""
-        late = self._parts.clock() - known.since >= ADMISSION_SECONDS
-        return late and self._is_unwritten(known) and not self._lists.lists(row)
+        return self._is_late(known) and self._is_unwritten(known) and not self._lists.lists(row)
+
+    def _is_late(self, known: Remembered) -> bool:
+        return self._parts.clock() - known.since >= ADMISSION_SECONDS
 
     def _is_unwritten(self, known: Remembered) -> bool:
         """Whether the kubelet has written no checkpoint since the last call: if its admission has ended, then without success."""
@@ -274,20 +297,26 @@ class Holders:
         # The admission may go on as long as plugins of its other resources take, while lists of any plugin are written.
         if age < ADMISSION_SECONDS or written == known.settled:
             return
-        self._tried(self._with_suspects(row, known), FORGOTTEN)
+        if (found := self._with_suspects(row, known)) is not None:
+            self._tried(found, FORGOTTEN)
 
-    def _with_suspects(self, row: PreparedClaim, known: Remembered) -> PreparedClaim:
+    def _with_suspects(self, row: PreparedClaim, known: Remembered) -> PreparedClaim | None:
+        """Name each pod that has come since the call. Returns None if the row has been given to a container meanwhile."""
         pods = self._witnesses.pods()
         if known.before is None or isinstance(pods, Unknown):
             return row
-        return self._note(row, Users(tuple(sorted(pods - known.before))))
+        found = self._note(row, Users(tuple(sorted(pods - known.before))))
+        return found if found.users.call is None else None
 
     def _take_back_unnamed(self, row: PreparedClaim, known: Remembered, until: float) -> str:
         if self._is_unwritten(known):
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             self._forgotten(row)
             return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
-        return self._take_back(self._with_suspects(row, known), REUSED, until)
+        found = self._with_suspects(row, known)
+        if found is None:
+            return _JUST_GIVEN
+        return self._take_back(found, REUSED, until)
 
     def _runs(self, row: PreparedClaim) -> bool:
         presence = self._parts.usage.presence
@@ -367,7 +396,7 @@ class Holders:
             if row is None:
                 return ""
             if row.users.call != judged.users.call:
-                return "it was just given to a container"
+                return _JUST_GIVEN
             error = undo(parts, locks, [row], because=because, until=until)[ref.uid]
         if error is None:
             held_since = row.held.since if row.held else ""
@@ -379,7 +408,8 @@ class Holders:
     def _forgotten(self, row: PreparedClaim) -> None:
         with ClaimLocks(self._parts.lock) as locks:
             missed = locks.take([row.ref.uid], until=self._parts.clock(), purpose="releasing")
-            if not missed:
+            # Who had the lock may have released it, or given it to somebody.
+            if not missed and self._parts.row(row.ref.uid) == row:
                 self._forget(row, locks)
 
     def _forget(self, row: PreparedClaim, locks: ClaimLocks) -> None:

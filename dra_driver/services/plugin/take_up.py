@@ -83,10 +83,8 @@ class TakeUp:
         done = self._tried(self._rename, "rows of an earlier boot")
         boot_id = self._parts.store.boot_id
         for row in self._holders.rows():
-            # Started with a pod: it was begun after the reboot, and has not succeeded yet.
-            begun = row.phase is Phase.STARTED and row.users.pods is not None
-            if row.held is None and (begun or row.boot_id != boot_id):
-                done &= self._tried(partial(self._again, row, checkpoint), row.ref.word)
+            if self._is_to_set_up(row):
+                done &= self._tried(partial(self._again, row.ref.uid, checkpoint), row.ref.word)
         for pod in by_pod(checkpoint.containers):
             done &= self._tried(partial(self._take_up, pod), f"pod {pod.pod}")
         for row in self._holders.rows():
@@ -125,13 +123,21 @@ class TakeUp:
         rows, boot_id = self._holders.all_rows(), parts.store.boot_id
         return plan_renamed(rows, parts.inventory(), pool=parts.place.pool, boot_id=boot_id)
 
-    def _again(self, row: PreparedClaim, checkpoint: KubeletCheckpoint) -> None:
+    def _is_to_set_up(self, row: PreparedClaim) -> bool:
+        # Started with a pod: it was begun after the reboot, and has not succeeded yet.
+        begun = row.phase is Phase.STARTED and row.users.pods is not None
+        return row.held is None and (begun or row.boot_id != self._parts.store.boot_id)
+
+    def _again(self, uid: ClaimUid, checkpoint: KubeletCheckpoint) -> None:
         """Set a row of another boot up again, or release it."""
-        parts, uid = self._parts, row.ref.uid
+        parts = self._parts
         until = parts.clock() + CALL_SECONDS
         with ClaimLocks(parts.lock) as locks:
             if missed := locks.take([uid], until=until, purpose="setting up again"):
                 raise missed[uid]
+            row = parts.row(uid)
+            if row is None or not self._is_to_set_up(row):
+                return  # who had the lock has released it, and its devices may have another owner
             pods = self._holders.comers(row, checkpoint)
             if not pods:
                 error = undo(parts, locks, [row], because=NOT_AGAIN, until=until)[uid]

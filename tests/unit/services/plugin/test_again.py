@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dra_driver.errors import Permanent
 from dra_driver.model.ids import PodUid
+from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer, Strategy
 from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS
@@ -16,7 +18,7 @@ from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode
 from tests.unit.services.plugin.test_take_up_fixed import answers
 
-ONE = "uuid-gpu-0"
+ONE, TWO = "uuid-gpu-0", "uuid-gpu-1"
 
 
 class Died(BaseException):
@@ -212,8 +214,35 @@ def test_as_long_as_cgroups_cannot_be_read_the_units_are_held(node: PluginNode) 
     node.hidden = True
     given(node.admit("pod-b", ONE))
     vanish(node, "pod-b")
+    node.run("pod-b")
     looks(node)
     assert node.owned() == {"gpu-0"}
+    node.hidden = False
+    node.look()
+    assert "pod-b" in (pods_of(node) or ())
+    node.end("pod-b")
+    node.look()
+    assert node.owned() == set()
+
+
+def test_a_call_that_is_refused_in_the_end_leaves_its_rows_as_they_were(node: PluginNode) -> None:
+    given(node.admit("other", TWO))
+    node.run("other")
+    assert "device gpu-1 may still be used" in refused(node.allocate(ONE, TWO))
+    assert {row.users.pods: row.users.has_unknown for row in node.rows()} == {
+        ("pod-a",): False,
+        ("other",): False,
+    }
+
+
+def test_a_call_that_fails_leaves_its_rows_as_they_were(node: PluginNode) -> None:
+    def fail(_lease: Lease) -> None:
+        raise Permanent("the device does not answer")
+
+    node.configure = fail
+    assert "the device does not answer" in refused(node.allocate(ONE, TWO))
+    (row,) = node.rows()
+    assert (row.users.pods, row.users.has_unknown) == (("pod-a",), False)
 
 
 def test_units_are_not_given_again_while_the_checkpoint_cannot_be_read(node: PluginNode) -> None:
@@ -247,6 +276,18 @@ def test_a_crash_at_the_note_of_the_second_call_costs_nothing(node: PluginNode, 
 def test_what_is_given_again_while_it_is_judged_is_not_taken_back(node: PluginNode) -> None:
     pass_time(node, ADMISSION_SECONDS)
     # First the lists are read for all rows, and then for the row that seems to be over.
+    act_at(node, "lists", 2, lambda: given(node.allocate(ONE)))
+    node.holders.once()
+    (row,) = node.rows()
+    assert (row.held, row.users.has_unknown) == (None, True)
+
+
+def test_a_call_that_begins_while_the_one_before_is_judged_as_failed_goes_on(
+    node: PluginNode,
+) -> None:
+    given(node.allocate(ONE))
+    node.look()
+    pass_time(node, ADMISSION_SECONDS)
     act_at(node, "lists", 2, lambda: given(node.allocate(ONE)))
     node.holders.once()
     (row,) = node.rows()

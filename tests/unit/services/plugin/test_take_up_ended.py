@@ -65,6 +65,22 @@ def test_a_claim_gets_the_gpu_by_the_same_proof(node: PluginNode) -> None:
     assert not isinstance(node.prepare(ref)[ref.uid], Refusal)
 
 
+def test_a_row_that_was_released_meanwhile_is_not_reset_under_its_next_owner(
+    node: PluginNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_before_the_lock = node.rows()
+    node.end("pod-a")
+    (ref,) = node.add(a_claim(results=[a_result("gpu-1")]))
+    look(node, 0)
+    assert isinstance(node.clock, ManualClock)
+    node.clock.now += ADMISSION_SECONDS
+    assert not isinstance(node.prepare(ref)[ref.uid], Refusal)
+    called = list(node.backend_calls)
+    monkeypatch.setattr(node.holders, "rows", lambda: read_before_the_lock)
+    node.taking_up.once()
+    assert node.backend_calls == called
+
+
 def test_a_pod_that_the_kubelet_lists_may_start_again(node: PluginNode) -> None:
     for _ in range(3):
         assert not look(node, ADMISSION_SECONDS)
