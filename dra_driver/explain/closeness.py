@@ -10,12 +10,12 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.cel.reasons.distances import FAR, distance
 from dra_driver.cel.reasons.paths import DevicePath, value_at
-from dra_driver.explain.published_values import meant_by, values_of
+from dra_driver.explain.published_values import Names, meant_by, names_in, values_of
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector
 
 MOST_COMPARED = 10_000
-"""To compare so many values takes a second."""
+"""To compare so many pairs of values takes a second."""
 
 
 class Closeness:
@@ -26,15 +26,26 @@ class Closeness:
         self._answers = explained.answers
         self._distances: dict[tuple[int, int], float] = {}
         self._meant: dict[tuple[DevicePath, str], str] = {}
+        self._names: dict[DevicePath, Names] = {}
 
     def closest(self, devices: Iterable[SliceDevice]) -> SliceDevice:
-        """Return the device with the closest values, the first of several. At most MOST_COMPARED different values are looked at."""
+        """Return the device with the closest values, the first of several. At most MOST_COMPARED times, a different value is compared with a wanted one."""
         different: dict[int, SliceDevice] = {}
+        most = MOST_COMPARED
         for device in devices:
+            if not different:
+                most = max(1, MOST_COMPARED // self._wanted(device))
             different.setdefault(self._answers.number(device), device)
-            if len(different) == MOST_COMPARED:
+            if len(different) == most:
                 break
         return min(different.values(), key=self.of)
+
+    def _wanted(self, device: SliceDevice) -> int:
+        """Return with how many values those of a device are compared, at least 1."""
+        asked = (
+            selector.explained.wanted(part) for selector, part in self._answers.judged(device).parts
+        )
+        return sum([len(one.texts) + len(one.numbers) for one in asked if one], 0) or 1
 
     def of(self, device: SliceDevice) -> float:
         """Return how far the device's values are from what its false conditions ask for."""
@@ -61,8 +72,10 @@ class Closeness:
         """Return the value of a device that was most likely meant by a text, both as CEL literals; "" if there is none."""
         key = (path, text)
         if key not in self._meant:
-            values = values_of(self._explained, self._explained.fleet.all_devices, path)
-            self._meant[key] = meant_by(text, values)
+            if path not in self._names:
+                devices = self._explained.fleet.all_devices
+                self._names[path] = names_in(values_of(self._explained, devices, path))
+            self._meant[key] = meant_by(text, self._names[path])
         return self._meant[key]
 
 

@@ -15,7 +15,7 @@ from dra_driver.cel.syntax.ast import Call, Constant, Expr
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
 from dra_driver.explain.names import values_found
-from dra_driver.explain.published_values import meant_by, meant_kinds, values_of
+from dra_driver.explain.published_values import meant_by, meant_kinds, names_in, values_of
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
@@ -104,8 +104,9 @@ def _found(
         found = false.found if alone else f"{false.part} is false for {blamed.count:,}"
         return found, false.hint
     values = values_of(false.path)
-    hints = [question(one) for text in false.wanted if (one := meant_by(text, values))]
-    return f"{false.path.shown(driver)} is {_listed(values)}", hints[0] if hints else false.hint
+    names = names_in(values)
+    hints = (question(one) for text in false.wanted if (one := meant_by(text, names)))
+    return f"{false.path.shown(driver)} is {_listed(values)}", next(hints, false.hint)
 
 
 def _absent_driver(fleet: Fleet, answers: SelectorAnswers) -> str:

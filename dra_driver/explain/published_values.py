@@ -2,7 +2,8 @@
 """Which values do the devices publish that a request is about, and which of these did the author of a selector mean?"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import shown
@@ -45,9 +46,18 @@ def _counted(path: DevicePath, kinds: Sequence[DeviceKind]) -> Counter[str]:
     return Counter(found)
 
 
-def meant_by(text: str, values: Counter[str]) -> str:
+class Names(NamedTuple):
+    """The values that are published at a path, as CEL literals, and the most frequent of them, which may have been meant."""
+
+    published: Collection[str]
+    frequent: Sequence[str]
+
+
+def names_in(values: Counter[str]) -> Names:
+    """Return the values and the most frequent of them."""
+    return Names(values, [value for value, _ in values.most_common(MOST_NAMES)])
+
+
+def meant_by(text: str, names: Names) -> str:
     """Return the published value that was most likely meant by a text, both as CEL literals; "" if none is similar, or it is published."""
-    if text in values:
-        return ""
-    names = [value for value, _ in values.most_common(MOST_NAMES)]
-    return likely(text, of_the_same_model(text, names))
+    return "" if text in names.published else likely(text, of_the_same_model(text, names.frequent))

@@ -112,7 +112,7 @@ def _number_of(published: object) -> Decimal | None:
 def _parsed(function: str, text: str) -> Decimal | None:
     try:
         return _as_number(parse_semver(text) if function == "semver" else parse_quantity(text))
-    except EvaluationError:
+    except (EvaluationError, ArithmeticError):  # its exponent may be beyond those of Decimal
         return None
 
 

@@ -19,6 +19,8 @@ _IN_WORDS = "ask .major(), .minor() or .patch(), or compare it with semver(…)"
 _NUMBERS = ("major", "minor", "patch")
 _FEWER = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?\.?")
 """The first one or two numbers of a version, which may end with a point."""
+_DIGITS = 3
+"""Of a driver's branch, as in 550. Fewer digits without a point may be the beginning of a number: "5" of 535 and 550."""
 
 
 class TestedAsText(Struct, frozen=True):
@@ -51,12 +53,14 @@ def tested_as_texts(
 def _asked(function: str, read: Expr, others: list[Expr]) -> Expr | None:
     """Return the test of the numbers with which the version begins; None if the text is no such beginning."""
     match others:
-        case [Constant(value=str(text))] if function != "endsWith":
+        case [Constant(value=str(text))] if function == "startsWith":
             pass
+        case [Constant(value=str(text))] if function == "matches" and text.startswith("^"):
+            text = text[1:].removesuffix("$").removesuffix(".*").replace(r"\.", ".")
         case _:
             return None
-    if function == "matches":
-        text = text.removeprefix("^").removesuffix("$").removesuffix(".*").replace(r"\.", ".")
+    if "." not in text and len(text) < _DIGITS:
+        return None
     found = _FEWER.fullmatch(text)
     if found is None:
         how = parsing(text, ("semver",))

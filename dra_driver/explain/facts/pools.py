@@ -90,11 +90,10 @@ def _divide(
     everyone = frozenset(node.metadata.name for node in nodes)
     views: dict[PoolID, dict[object, _View]] = {}
     for node in nodes:
-        for pool, slices in _seen_from(node, index, doubtful):
+        for pool, slices in _seen_from(node, index, found):
             if not _agrees(pool, slices, found[pool.id], rules):
                 same = views.setdefault(pool.id, {})
-                key = frozenset(part.name for part in (*(pool.slices or slices), *pool.for_others))
-                view = same.setdefault((key, pool.invalid_because), _View(pool, {}, []))
+                view = same.setdefault(_kind(pool, slices, found[pool.id]), _View(pool, {}, []))
                 view.slices.update((part.name, part) for part in slices)
                 view.nodes.append(node.metadata.name)
     for pool_id, some in views.items():
@@ -108,7 +107,7 @@ def _divide(
 
 
 def _seen_from(
-    node: Node, index: SliceIndex, all_slices: Mapping[PoolID, Sequence[PoolSlice]]
+    node: Node, index: SliceIndex, wholes: Mapping[PoolID, Pool]
 ) -> Iterator[tuple[Pool, list[PoolSlice]]]:
     """Yield the pools that the scheduler finds for the node, each with its slices for this node.
 
@@ -122,9 +121,17 @@ def _seen_from(
         pool_id = slices[0].pool_id
         yield (
             index.pool_of(slices)
-            or Pool(pool_id, slices, for_others=_newest(all_slices[pool_id]), incomplete=True),
+            or Pool(pool_id, slices, for_others=wholes[pool_id].slices, incomplete=True),
             slices,
         )
+
+
+def _kind(pool: Pool, slices: Sequence[PoolSlice], whole: Pool) -> object:
+    """Return the same for nodes that see the same of a pool. Those with the same outdated generation do: each of them lacks the newest."""
+    if pool.for_others is whole.slices:
+        return slices[0].spec.pool.generation
+    seen = frozenset(part.name for part in (*(pool.slices or slices), *pool.for_others))
+    return seen, pool.invalid_because
 
 
 def _agrees(pool: Pool, slices: Sequence[PoolSlice], whole: Pool, rules: Rules) -> bool:

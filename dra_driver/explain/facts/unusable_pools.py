@@ -22,8 +22,10 @@ class UnusablePools:
         for pool_id, why in fleet.unusable.items():
             for part in fleet.pools[pool_id].slices:
                 found.setdefault(nodes.reading(part), Counter())[why] += 1
-        self._slices = list(found.values())
-        self._numbers: dict[object, int] = {}
+        kinds: dict[frozenset[tuple[Unusable, int]], int] = {}
+        self._kinds = [
+            kinds.setdefault(frozenset(one.items()), len(kinds)) for one in found.values()
+        ]
         self._known: dict[tuple[int, ...], int] = {}
         self._places: dict[str, list[int]] = {}
         for place, names in enumerate(found):
@@ -31,12 +33,6 @@ class UnusablePools:
                 self._places.setdefault(name, []).append(place)
 
     def on(self, name: str) -> int:
-        """Return a number that is equal for nodes with as many slices of the same of these pools."""
-        places = tuple(self._places.get(name, ()))
-        if places not in self._known:
-            slices: Slices = Counter()
-            for place in places:
-                slices.update(self._slices[place])
-            kind = frozenset(slices.items())
-            self._known[places] = self._numbers.setdefault(kind, len(self._numbers))
-        return self._known[places]
+        """Return a number. Nodes with the same number have as many slices of the same of these pools."""
+        kinds = tuple(sorted(self._kinds[place] for place in self._places.get(name, ())))
+        return self._known.setdefault(kinds, len(self._known))

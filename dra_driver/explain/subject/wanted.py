@@ -5,7 +5,7 @@ If a claim does not exist yet, this module builds it from its template, as the r
 Source: k8s.io/kubernetes pkg/controller/resourceclaim, k8s.io/dynamic-resource-allocation/resourceclaim (Name).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -27,6 +27,11 @@ from dra_driver.model.api.resource_claim import (
 )
 from dra_driver.model.cluster import ClusterState
 
+_MOST_COMPARED = 5_000
+"""To compare so many names takes a second. This work has no time limit, so what it costs is bounded for all pods together."""
+_LONGEST_NAME = 64
+"""Characters of a name that is compared with others."""
+
 
 class Known:
     """The claims and templates of a cluster by their names. Each is found and gets its defaults once, however often pods name it."""
@@ -34,6 +39,8 @@ class Known:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self._wanted: dict[tuple[str, str, bool], WantedClaim] = {}
+        self._missing_templates: dict[tuple[str, str], TemplateMissing | CouldNotTell] = {}
+        self._compared = 0
         self._specs: dict[tuple[str, str], ResourceClaimSpec] = {}
 
     @cached_property
@@ -51,6 +58,16 @@ class Known:
     @cached_property
     def _namespaces_of_templates(self) -> Mapping[str, tuple[str, ...]]:
         return _by_name(self._templates)
+
+    @cached_property
+    def _claims_by_hand(self) -> Mapping[str, Sequence[str]]:
+        """The names of the claims that nobody made for a pod, by namespace."""
+        alone = (key for key, one in self._claims.items() if not one.metadata.owner_references)
+        return _by_namespace(alone)
+
+    @cached_property
+    def _templates_by_namespace(self) -> Mapping[str, Sequence[str]]:
+        return _by_namespace(self._templates)
 
     def claim(self, namespace: str, name: str, *, by_hand: bool = True) -> WantedClaim:
         """Return the claim of this name; with a problem if there is none. `by_hand`: a person wrote the name."""
@@ -78,25 +95,43 @@ class Known:
             return WantedClaim(full, problems=(CouldNotTell(gap.reason, str(gap)),))
         is_template = (namespace, name) in self._templates
         others = self._namespaces_of_claims.get(name, ())
-        alone = (key for key, one in self._claims.items() if not one.metadata.owner_references)
-        near = _near(namespace, name, alone) if by_hand and not is_template and not others else ""
+        asks = by_hand and not is_template and not others
+        near = self._near(name, self._claims_by_hand.get(namespace, ())) if asks else ""
         missing = ClaimMissing(full, "does not exist", is_template, others, near)
         return WantedClaim(full, problems=(missing,))
 
     def no_template(self, namespace: str, name: str) -> TemplateMissing | CouldNotTell:
         """Return why there is no template of this name."""
+        key = namespace, name
+        if key not in self._missing_templates:
+            self._missing_templates[key] = self._no_template(namespace, name)
+        return self._missing_templates[key]
+
+    def _no_template(self, namespace: str, name: str) -> TemplateMissing | CouldNotTell:
         full = f"{namespace}/{name}"
         if gap := self.state.unread("resourceclaimtemplates", full):
             return CouldNotTell(gap.reason, str(gap))
         is_claim = (namespace, name) in self._claims
         others = self._namespaces_of_templates.get(name, ())
-        near = "" if is_claim or others else _near(namespace, name, self._templates)
+        asks = not is_claim and not others
+        near = self._near(name, self._templates_by_namespace.get(namespace, ())) if asks else ""
         return TemplateMissing(full, is_claim, others, near)
 
+    def _near(self, name: str, there: Sequence[str]) -> str:
+        """Return the existing name that the author may have meant; "" if there is none, or if too many were compared already."""
+        self._compared += len(there)
+        if self._compared > _MOST_COMPARED or len(name) > _LONGEST_NAME:
+            return ""
+        return likely(name, there)
 
-def _near(namespace: str, name: str, keys: Iterable[tuple[str, str]]) -> str:
-    """Return the object of the namespace whose name the author may have meant; "" if there is none."""
-    return likely(name, sorted(its for where, its in keys if where == namespace))
+
+def _by_namespace(keys: Iterable[tuple[str, str]]) -> Mapping[str, Sequence[str]]:
+    """Return for each namespace the names that are not too long to be compared."""
+    found: dict[str, list[str]] = {}
+    for namespace, name in sorted(keys):
+        if len(name) <= _LONGEST_NAME:
+            found.setdefault(namespace, []).append(name)
+    return found
 
 
 def _by_name(keys: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:

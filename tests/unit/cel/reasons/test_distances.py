@@ -66,6 +66,13 @@ def test_a_value_is_nearer_if_it_differs_less(condition, nearer, farther):
     assert far(condition, nearer) < far(condition, farther) <= FAR < far(condition, None) == ABSENT
 
 
+def test_an_amount_beyond_every_number_of_python_is_far():
+    asked = f'{C}.memory.compareTo(quantity("1e3000000")) >= 0'
+    assert far(asked, memory("40Gi")) == FAR
+    assert far(f'{C}.memory.compareTo(quantity("1e999")) >= 0', memory("1e3000000")) == FAR
+    assert far(f'{C}.memory.compareTo(quantity("1e999000")) >= 0', memory("40Gi")) == FAR
+
+
 def test_the_value_that_was_most_likely_meant_is_near():
     asked = f'{A}.architecture == "Hoper"'
     assert far(asked, text("Hopper"), '"Hopper"') < far(asked, text("Hopper")) == FAR
