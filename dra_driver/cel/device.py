@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.library.quantity import Quantity, parse_quantity
 from dra_driver.cel.library.semver import Semver, parse_semver
+from dra_driver.cel.values import PublishedList
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 
-Attribute = bool | int | str | Semver | list[int] | list[bool] | list[str] | list[Semver]
+Attribute = bool | int | str | Semver | PublishedList
 
 
 Value = TypeVar("Value")
@@ -147,7 +148,7 @@ def _are_short(attributes: DomainMap[Attribute]) -> bool:
             if type(value) is str:
                 if len(value) > _LONGEST:
                     return False
-            elif type(value) is list and not all(map(_is_short, value)):
+            elif isinstance(value, list) and not all(map(_is_short, value)):
                 return False
     return max(map(len, attributes), default=0) <= _LONGEST
 
@@ -168,13 +169,13 @@ def _file(domains: DomainMap[Value], name: str, driver: str, value: Value) -> No
 
 def _with_lists(attribute: DeviceAttribute) -> Attribute:
     if attribute.int_values is not None:
-        return attribute.int_values
+        return PublishedList(attribute.int_values)
     if attribute.bool_values is not None:
-        return attribute.bool_values
+        return PublishedList(attribute.bool_values)
     if attribute.string_values is not None:
-        return attribute.string_values
+        return PublishedList(attribute.string_values)
     if attribute.version_values is not None:
-        return [_version(text) for text in attribute.version_values]
+        return PublishedList(map(_version, attribute.version_values))
     return _scalar(attribute)
 
 

@@ -82,6 +82,10 @@ class Opaque(Struct, frozen=True, eq=False):
         """Return whether both values are equal. Raises EvaluationError ("no such overload") if `other` has another type."""
         raise NotImplementedError
 
+    def as_key(self) -> object:
+        """Return what is equal for equal keys of a map. In Go most of these values have a pointer, which equals itself only."""
+        return id(self)
+
 
 @runtime_checkable
 class WithSize(Protocol):
@@ -90,6 +94,12 @@ class WithSize(Protocol):
     def size(self) -> int:
         """Return the size in bytes."""
         ...
+
+
+class PublishedList(list[object]):
+    """A list that a device publishes."""
+
+    __slots__ = ()
 
 
 class ConcatenatedList(list[object]):
@@ -125,6 +135,7 @@ _KINDS: dict[type, tuple[str, str]] = {
     bytes: (BYTES, "types.Bytes"),
     type(None): (NULL, "types.Null"),
     list: (LIST, "*types.baseList"),
+    PublishedList: (LIST, "*types.baseList"),
     ConcatenatedList: (LIST, "*types.concatList"),
     MutableList: (LIST, "*types.mutableList"),
     dict: (MAP, "*types.baseMap"),
@@ -172,9 +183,22 @@ def type_text(value: object) -> str:
 
 
 class _Unequal(Struct, frozen=True, eq=False):
-    """A key that equals no other key. In Go, two lists with the same elements are two keys, because they are pointers."""
+    """A key that equals no other key: NaN, and what Go makes anew at each access, as a list or a map of the device."""
 
     value: object
+
+
+class _Pointer(Struct, frozen=True, eq=False):
+    """A key that is a pointer in Go, and equals itself: two lists with the same elements are two keys. Or a struct, which `identity` stands for."""
+
+    value: object
+    identity: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Pointer) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
 
 
 _KEY_KINDS = frozenset({bool, int, Uint, float, Duration, Timestamp, TypeValue, type(None)})
@@ -194,7 +218,12 @@ def key_of(value: object) -> object:
         return value
     if type(value) in _KEY_KINDS and value == value:  # noqa: PLR0124 - false for NaN, which equals no key
         return kind(value), value
-    return _Unequal(value)
+    if isinstance(value, Opaque):
+        return _Pointer(value, value.as_key())
+    if isinstance(value, Optional):
+        return _Pointer(value, id(value) if value.present else OPTIONAL)  # there is one "none"
+    is_kept = isinstance(value, list | dict) and type(value) not in (dict, PublishedList)
+    return _Pointer(value, id(value)) if is_kept else _Unequal(value)
 
 
 def key_value(key: object) -> object:
@@ -202,7 +231,7 @@ def key_value(key: object) -> object:
     if isinstance(key, tuple):
         value: object = key[1]
         return value
-    return key.value if isinstance(key, _Unequal) else key
+    return key.value if isinstance(key, _Unequal | _Pointer) else key
 
 
 def numeric_twins(value: object) -> Iterator[object]:

@@ -194,7 +194,7 @@ def _call(step: Expr) -> Call:
 
 def _each(value: object) -> list[object]:
     """Return the list. Gives up for another value, because the encoding of a map's keys is not known here."""
-    if type(value) is not list:
+    if type(value) not in (list, values.PublishedList):
         raise Unsupported
     return value
 

@@ -33,6 +33,10 @@ class IP(Opaque, frozen=True, eq=False):
             raise no_such_overload()
         return self.address == other.address
 
+    def as_key(self) -> object:
+        """Return the address: in Go it is compared and not a pointer."""
+        return IP_TYPE, self.address
+
     def size(self) -> int:
         """Return the length in bytes: 4 or 16."""
         return self.address.bits // 8
@@ -55,6 +59,10 @@ class CIDR(Opaque, frozen=True, eq=False):
         if not isinstance(other, CIDR):
             raise no_such_overload()
         return (self.address, self.length) == (other.address, other.length)
+
+    def as_key(self) -> object:
+        """Return the network: in Go it is compared and not a pointer."""
+        return CIDR_TYPE, self.address, self.length
 
     def size(self) -> int:
         """Return the length of the prefix in bytes."""

@@ -9,6 +9,7 @@ Source: k8s.io/apimachinery pkg/api/resource, k8s.io/apiserver pkg/cel/library/q
 """
 
 from collections.abc import Callable
+from copy import copy
 from decimal import Decimal
 from functools import lru_cache
 
@@ -257,8 +258,13 @@ def _member(name: str, id_: str, run: Callable[..., object], *others: str) -> Ov
     return Overload(name, id_, " ".join((TYPE, *others)), run)
 
 
+def _parsed_anew(text: str) -> Quantity:
+    """Return another object at each call: as keys of a map, two of them are two keys."""
+    return copy(parse_quantity(text))
+
+
 OVERLOADS = (
-    Overload("quantity", "string_to_quantity", values.STRING, parse_quantity),
+    Overload("quantity", "string_to_quantity", values.STRING, _parsed_anew),
     Overload("isQuantity", "is_quantity_string", values.STRING, _is_quantity),
     _member("sign", "quantity_sign", lambda q: (q.value > 0) - (q.value < 0)),
     _member("isGreaterThan", "quantity_is_greater_than", lambda a, b: a.compare(b) > 0, TYPE),
