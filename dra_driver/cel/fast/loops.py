@@ -194,9 +194,9 @@ def _call(step: Expr) -> Call:
 
 def _each(value: object) -> list[object]:
     """Return the list. Gives up for another value, because the encoding of a map's keys is not known here."""
-    if type(value) not in (list, values.PublishedList):
-        raise Unsupported
-    return value
+    if type(value) is list or isinstance(value, values.PublishedList):
+        return value
+    raise Unsupported
 
 
 def _keys(mapping: Mapping[object, object]) -> list[object]:
