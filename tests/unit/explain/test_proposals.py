@@ -205,6 +205,20 @@ def test_of_very_many_different_values_the_first_are_compared(
     assert miss.device.id.device == "gpu-2"
 
 
+def test_the_more_values_are_asked_for_the_fewer_devices_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(closeness, "MOST_COMPARED", 4)
+    listed = [device(f"gpu-{number}", numa=number) for number in range(1, 5)]
+    for asked, compared in (("[8]", "gpu-4"), ("[8, 9]", "gpu-2"), ("[8, 9, 10, 11, 12]", "gpu-1")):
+        found, fleet = explained(
+            state(resource_slice(listed)), claim(request(cel=f"{A}.numa in {asked}"))
+        )
+        miss = nearest(found, list(fleet.devices.values()))
+        assert miss is not None
+        assert miss.device.id.device == compared
+
+
 def test_the_device_that_misses_least_is_nearest() -> None:
     listed = [device("a", taints=TAINT, numa=1), device("b", taints=TAINT), device("c", numa=1)]
     wanted = request(cel=f"{A}.numa == 0")

@@ -92,6 +92,15 @@ def test_a_new_generation_of_several_nodes_that_is_not_whole_yet() -> None:
     assert [usable(fleet, one) for one in fleet.state.nodes] == [[], [], []]
 
 
+def test_the_nodes_with_the_same_outdated_generation_are_one_part() -> None:
+    old = [part(f"old-{name}", 1, slices=3, nodeName=name) for name in (FIRST, LAST)]
+    new = part("new", 3, generation=2, slices=3, nodeName=HOME)
+    fleet = Fleet(state(*old, new, *OTHERS))
+    assert fleet.pools.keys() == {POOL, POOL._replace(part=FIRST)}
+    outdated = fleet.pools[POOL._replace(part=FIRST)]
+    assert [one.spec.node_name for one in outdated.slices] == [FIRST, LAST]
+
+
 @pytest.mark.parametrize(("slices", "found"), [(2, "1 of 2"), (1, "1 of 1")])
 def test_a_node_whose_slice_is_outdated_is_told_so(slices: int, found: str) -> None:
     old = part("old", 1, slices=2, nodeName=FIRST)
