@@ -45,7 +45,7 @@ class Closeness:
         asked = (
             selector.explained.wanted(part) for selector, part in self._answers.judged(device).parts
         )
-        return sum([len(one.texts) + len(one.numbers) for one in asked if one], 0) or 1
+        return sum(len(one.texts) + len(one.numbers) for one in asked if one) or 1
 
     def of(self, device: SliceDevice) -> float:
         """Return how far the device's values are from what its false conditions ask for."""
