@@ -125,9 +125,9 @@ def _alike(groups: Sequence[DeviceGroup]) -> str:
     if len(groups) == 1:
         return _group(groups[0])
     reasons = [one.verdict for one in groups]
-    holders = [_holder(one) for one in reasons if isinstance(one, HeldByClaim)]
-    if holders:
-        words = f"held by {first_names(holders, 'claims')}"
+    held = [one for one in reasons if isinstance(one, HeldByClaim)]
+    if held:
+        words = f"held by {first_names(held, 'claims', _holder)}"
     else:
         (words,) = _texts([("", one) for one in reasons])
     return f"{devices(_sum(groups))} match: {words}"

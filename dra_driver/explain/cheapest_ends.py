@@ -8,7 +8,7 @@ is an estimate, because constraints and counters are not looked at; `tried_chang
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.search import MAX_RESULTS
@@ -18,7 +18,6 @@ from dra_driver.explain.proposals import users_of
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.verdict import SelectorFalse
 
-_Key = TypeVar("_Key", bound=Hashable)
 _Users = Mapping[SliceDevice, tuple[str, ...] | None]
 """The claims whose end lets a request have a device; None for a device that their end is not enough for."""
 
@@ -49,7 +48,7 @@ class _Way(NamedTuple):
 
     cost: int
     length: int
-    last: object = None
+    last: int = -1
     before: "_Way | None" = None
 
 
@@ -64,16 +63,20 @@ def alternatives_of(requests: Iterable[RequestExplained]) -> list[list[RequestEx
 class CheapestEnds:
     """Finds the claims that have to end, for the requests of one pod or claim."""
 
-    def __init__(self, fleet: Fleet, requests: Iterable[RequestExplained]) -> None:
+    def __init__(self, fleet: Fleet, requests: Sequence[RequestExplained]) -> None:
         self._fleet = fleet
+        self._requests = requests
         self._mains = alternatives_of(requests)
+        self._costs: dict[str, int] = {}
+        self._chosen: dict[tuple[int, tuple[Part, ...]], list[int] | None] = {}
 
     def on(self, devices: Sequence[SliceDevice]) -> Ends | None:
         """Return the claims to end, so that the node with these devices serves each request; None if that is not enough."""
-        mains = [
-            [(one, {device: _users(one, device) for device in devices}) for one in alternatives]
-            for alternatives in self._mains
-        ]
+        known: dict[Hashable, _Users] = {}
+        for one in self._requests:
+            if one.asks not in known:
+                known[one.asks] = {device: _users(one, device) for device in devices}
+        mains = [[(one, known[one.asks]) for one in some] for some in self._mains]
         found: Ends | None = None
         fewest_first = sorted(mains, key=_suitable)
         for order in (mains, fewest_first) if fewest_first != mains else (mains,):
@@ -130,53 +133,66 @@ class CheapestEnds:
         # Only a record that was edited by hand has a negative count.
         count = max(explained.request.body.count, 0)
         free = groups.pop((), [])
-        parts = {
-            users: Part(len(found), self._all_of(users).cost) for users, found in groups.items()
-        }
-        chosen = cheapest(parts, count - len(free))
-        if chosen is None:
+        parts = tuple([Part(len(found), self._cost(users)) for users, found in groups.items()])
+        numbers = self._cheapest(parts, count - len(free))
+        if numbers is None:
             return None
+        every = list(groups)
+        chosen = [every[number] for number in numbers]
         taken = [*free, *(one for users in chosen for one in groups[users])]
         names = dict.fromkeys(name for users in chosen for name in users)
         return _Served(self._all_of(names), taken[:count])
 
+    def _cheapest(self, parts: tuple[Part, ...], needed: int) -> list[int] | None:
+        """Return what `cheapest` does; it is found once for nodes where other claims have as many devices at the same cost."""
+        key = (needed, parts)
+        if key not in self._chosen:
+            self._chosen[key] = cheapest(parts, needed)
+        return self._chosen[key]
+
     def _all_of(self, claims: Iterable[str]) -> Ends:
-        named = self._fleet.holders.named
         names = tuple(claims)
-        return Ends(sum([cost_of(named(one)) for one in names]), names)
+        return Ends(self._cost(names), names)
+
+    def _cost(self, claims: Iterable[str]) -> int:
+        return sum([self._costs.get(one) or self._cost_of(one) for one in claims])
+
+    def _cost_of(self, claim: str) -> int:
+        found = self._costs[claim] = cost_of(self._fleet.holders.named(claim))
+        return found
 
 
-def cheapest(parts: dict[_Key, Part], needed: int) -> list[_Key] | None:
-    """Return the parts that free at least as many devices as needed and cost least, of several ways the one with fewest parts.
+def cheapest(parts: Sequence[Part], needed: int) -> list[int] | None:
+    """Return the numbers of the parts that free at least as many devices as needed and cost least, of several ways the one with fewest parts.
 
     None if all together are not enough, or if one claim cannot have as many devices.
     """
     if needed <= 0:
         return []
-    if needed > MAX_RESULTS or sum(one.size for one in parts.values()) < needed:
+    if needed > MAX_RESULTS or sum(one.size for one in parts) < needed:
         return None
     # The best way to free at least so many devices, for each number up to the needed one.
     ways: list[_Way | None] = [_Way(0, 0), *[None] * needed]
     alike: dict[Part, int] = {}
-    for key, part in parts.items():
+    for index, part in enumerate(parts):
         alike[part] = alike.get(part, 0) + 1
         if (alike[part] - 1) * part.size >= needed:
             continue  # as many as can be of use were looked at
         for number in range(needed, 0, -1):
             before, known = ways[max(number - part.size, 0)], ways[number]
             if before is not None:
-                way = _Way(before.cost + part.cost, before.length + 1, key, before)
+                way = _Way(before.cost + part.cost, before.length + 1, index, before)
                 if known is None or way[:2] < known[:2]:
                     ways[number] = way
-    return _keys(ways[needed])
+    return _numbers(ways[needed])
 
 
-def _keys(way: _Way | None) -> list[_Key]:
-    keys: list[_Key] = []
+def _numbers(way: _Way | None) -> list[int]:
+    numbers: list[int] = []
     while way is not None and way.before is not None:
-        keys.append(way.last)  # type: ignore[arg-type]  # each way has a key of the parts, but the first
+        numbers.append(way.last)
         way = way.before
-    return keys[::-1]
+    return numbers[::-1]
 
 
 def _users(explained: RequestExplained, device: SliceDevice) -> tuple[str, ...] | None:

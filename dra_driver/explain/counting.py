@@ -6,7 +6,7 @@ report gives this reason. If not, the requests exclude each other, and `conflict
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from dra_driver.allocator.devices import SliceDevice
@@ -38,8 +38,12 @@ def unserved(
     For a request with alternatives there are reasons only if the devices are not enough for any of them.
     """
     by_main: dict[tuple[str, int], list[list[NodeReason]]] = {}
+    known: dict[Hashable, list[Verdict]] = {}
     for one in requests:
-        found = [NodeReason(reason, one) for reason in lacking(one, devices)]
+        key = (one.asks, one.request.body.count)
+        if key not in known:
+            known[key] = list(lacking(one, devices))
+        found = [NodeReason(reason, one) for reason in known[key]]
         by_main.setdefault(one.request.main, []).append(found)
     for alternatives in by_main.values():
         if all(alternatives):

@@ -174,7 +174,8 @@ def _ends(fleet: Fleet, reasons: Sequence[Verdict]) -> int:
                 users |= dict.fromkeys(names)
             case _:
                 pass
-    return sum(cost_of(fleet.holders.named(name)) for name in users)
+    named = fleet.holders.named
+    return sum([cost_of(named(one)) for one in users])
 
 
 def _cost_of_part(selector: RequestSelector, part: FalseCondition) -> int:

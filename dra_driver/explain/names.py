@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How does a report name an object of the API?"""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from dra_driver.model.api.meta import ObjectMeta
 from dra_driver.model.printable import CUT, without_middle
 
+_Named = TypeVar("_Named")
 SHOWN_NAMES = 4
 LONGEST_FINALIZER = 100
 LONGEST_CONDITION = 300
@@ -17,11 +19,13 @@ def full_name(metadata: ObjectMeta) -> str:
     return f"{metadata.namespace}/{metadata.name}"
 
 
-def first_names(names: Sequence[str], of: str = "") -> str:
-    """Return the first SHOWN_NAMES names and, if there are more, how many there are."""
-    many = f"{len(names):,} {of}".rstrip()
-    more = f", … ({many})" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more
+def first_names(named: Sequence[_Named], of: str = "", name: Callable[[_Named], str] = str) -> str:
+    """Return the names of the first SHOWN_NAMES and, if there are more, how many there are."""
+    shown = ", ".join(map(name, named[:SHOWN_NAMES]))
+    if len(named) <= SHOWN_NAMES:
+        return shown
+    many = f"{len(named):,} {of}".rstrip()
+    return f"{shown}, … ({many})"
 
 
 def shown_finalizers(metadata: ObjectMeta) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from dra_driver.model.api.resource_slice import CapacityRequestPolicy, Counter, 
 from dra_driver.model.cluster import ClusterState, NotRead
 
 Found = Iterable[tuple[str, QuantityText | None]]
-"""The path of a quantity's field, and the quantity's text."""
+"""The path of a quantity's field, and the quantity's text: at least those that cannot be parsed."""
 
 
 def readable(state: ClusterState) -> ClusterState:
@@ -49,11 +49,17 @@ def bad_quantity(thing: ApiValue) -> str:
     """Return the first quantity of the object that cannot be parsed, as "field: problem"; "" if all can be parsed."""
     quantities = _QUANTITIES.get(type(thing))
     for field, text in quantities(thing) if quantities else ():
-        try:
-            if text is not None:
-                amount(text)
-        except AllocationError as error:
-            return f"{field}: {error}"
+        problem = _problem(text) if text is not None else ""
+        if problem:
+            return f"{field}: {problem}"
+    return ""
+
+
+def _problem(text: QuantityText) -> str:
+    try:
+        amount(text)
+    except AllocationError as error:
+        return str(error)
     return ""
 
 
@@ -95,10 +101,11 @@ def _of_containers(
 ) -> list[tuple[str, QuantityText | None]]:
     found: list[tuple[str, QuantityText | None]] = []
     for container in containers:
-        place, resources = f"{field}[{container.name}].resources", container.resources
-        found += _named(f"{place}.requests", resources.requests)
+        resources = container.resources
         # A limit is also the request, if the request is missing.
-        found += _named(f"{place}.limits", resources.limits)
+        for kind, quantities in (("requests", resources.requests), ("limits", resources.limits)):
+            if quantities:
+                found += _named(f"{field}[{container.name}].resources.{kind}", quantities)
     return found
 
 
@@ -159,8 +166,10 @@ def _capacity(place: str, capacity: CapacityRequirements | None) -> Found:
 def _named(
     place: str, quantities: Mapping[str, QuantityText] | None
 ) -> Iterable[tuple[str, QuantityText]]:
-    # A large cluster has many pods and few kinds of quantities on each, so no generator is made where there are none.
-    return [(f"{place}[{name}]", text) for name, text in quantities.items()] if quantities else ()
+    # A large cluster has many pods, so a path is made only for what cannot be parsed.
+    if not quantities:
+        return ()
+    return [(f"{place}[{name}]", text) for name, text in quantities.items() if _problem(text)]
 
 
 _RESOURCES = {

@@ -65,6 +65,8 @@ class RequestExplained:
         self._state = state_for(fleet, request, nodes)
         self._nodes = nodes
         self._stop = stop
+        self.asks: Hashable = (self.answers, self._state, self.problems)
+        """Equal for requests of one pod or claim that get the same reasons against every device."""
 
     def changed(self, request: ClaimRequest) -> "RequestExplained":
         """Return the same for another version of the request."""
@@ -91,7 +93,7 @@ class RequestExplained:
         """Return what is made for these devices; if they are all devices, once for all requests that ask for the same."""
         if devices is not self.fleet.all_devices:
             return make()
-        return self.fleet.shared((what, self.answers, self._state), make)
+        return self.fleet.shared((what, self.asks), make)
 
     def _kinds(self, devices: Sequence[SliceDevice]) -> Sequence[DeviceKind]:
         judged, others = self.answers.judged, self._state.all_reasons

@@ -76,8 +76,17 @@ class RequestsExplained:
             name=request.name,
             asks=str(request),
             verdicts=verdicts,
-            devices=tuple(_device_group(one, explained) for one in groups),
+            devices=self._device_groups(explained, groups),
             nearest=_nearest(miss) if miss else None,
+        )
+
+    def _device_groups(
+        self, explained: RequestExplained, groups: Sequence[ReasonGroup]
+    ) -> tuple[DeviceGroup, ...]:
+        return explained.shared(
+            DeviceGroup,
+            self.devices,
+            lambda: tuple([_device_group(one, explained) for one in groups]),
         )
 
     def groups(self, explained: RequestExplained) -> list[ReasonGroup]:

@@ -5,7 +5,7 @@ A claim that is being deleted keeps its devices as long as pods use it, or a fin
 claims as long as its containers run. A claim that is reserved for a pod group stays until the group is gone, whatever its pods do.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from dra_driver.allocator.allocated_devices import AllocatedClaim, allocated_claim
@@ -38,15 +38,15 @@ class Holders:
         claim = self._claims[holder.claim]
         allocation = claim.status.allocation
         namespace = claim.metadata.namespace
-        names = (f"{namespace}/{name}" for name in reserved_pods(claim, self._members))
+        names = [f"{namespace}/{name}" for name in reserved_pods(claim, self._members)]
         pods = tuple([name for name in dict.fromkeys(names) if self._may_run(name)])
-        groups = (f"pod group {namespace}/{name}" for name in groups_of(claim))
+        groups = [f"pod group {namespace}/{name}" for name in groups_of(claim)]
         return HeldByClaim(
             holder.claim,
             (*groups, *pods),
             (allocation.allocation_timestamp if allocation else None) or "",
             claim.metadata.creation_timestamp or "",
-            tuple(self._ending(claim, pods)),
+            self._ending(claim, pods),
             self.budgets(pods),
         )
 
@@ -81,12 +81,13 @@ class Holders:
             if not budget.status.disruptions_allowed and any(_is_of(budget, pod) for pod in there)
         )
 
-    def _ending(self, claim: ResourceClaim, pods: Iterable[str]) -> Iterator[Ending]:
-        yield from _of("claim", claim.metadata)
+    def _ending(self, claim: ResourceClaim, pods: Iterable[str]) -> tuple[Ending, ...]:
+        found = _of("claim", claim.metadata)
         for name in pods:
             pod = self._pods.get(name)
             if pod is not None:
-                yield from _of("pod", pod.metadata)
+                found += _of("pod", pod.metadata)
+        return found
 
     @cached_property
     def _claims(self) -> Mapping[str, ResourceClaim]:
@@ -101,10 +102,11 @@ class Holders:
         return {full_name(one.metadata): one for one in self._state.pods}
 
 
-def _of(kind: str, metadata: ObjectMeta) -> Iterator[Ending]:
-    if metadata.deletion_timestamp is not None:
-        kept = shown_finalizers(metadata)
-        yield Ending(f"{kind} {full_name(metadata)}", metadata.deletion_timestamp, kept)
+def _of(kind: str, metadata: ObjectMeta) -> tuple[Ending, ...]:
+    if metadata.deletion_timestamp is None:
+        return ()
+    kept = shown_finalizers(metadata)
+    return (Ending(f"{kind} {full_name(metadata)}", metadata.deletion_timestamp, kept),)
 
 
 def _is_of(budget: PodDisruptionBudget, pod: Pod) -> bool:

@@ -172,12 +172,12 @@ def test_of_equal_nodes_that_nobody_had_time_for_the_one_with_the_least_in_use_c
 def test_the_cheapest_parts_are_those_that_trying_all_finds(seed: int) -> None:
     random = Random(seed)
     costs = (WAIT, END_UNUSED, END)
-    parts = {number: Part(random.choice((1, 1, 2, 3)), random.choice(costs)) for number in range(7)}
+    parts = [Part(random.choice((1, 1, 2, 3)), random.choice(costs)) for _ in range(7)]
     needed = random.randint(1, 8)
     every = [
         (sum(parts[one].cost for one in some), len(some))
         for length in range(len(parts) + 1)
-        for some in combinations(parts, length)
+        for some in combinations(range(len(parts)), length)
         if sum(parts[one].size for one in some) >= needed
     ]
     chosen = cheapest(parts, needed)
@@ -190,6 +190,6 @@ def test_the_cheapest_parts_are_those_that_trying_all_finds(seed: int) -> None:
 
 
 def test_no_claim_has_more_devices_than_one_claim_can_have() -> None:
-    assert cheapest({"a": Part(40, END)}, 32) == ["a"]
-    assert cheapest({"a": Part(40, END)}, 33) is None
-    assert cheapest({"a": Part(40, END)}, 0) == []
+    assert cheapest([Part(40, END)], 32) == [0]
+    assert cheapest([Part(40, END)], 33) is None
+    assert cheapest([Part(40, END)], 0) == []
