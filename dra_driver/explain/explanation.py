@@ -23,7 +23,7 @@ from dra_driver.explain.facts.claim_state import chosen_devices, is_allocated
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.holders import Holders
-from dra_driver.explain.facts.named_node import named, starts_without
+from dra_driver.explain.facts.named_node import named, refused_for, starts_without
 from dra_driver.explain.given_back import give_back
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.not_read import (
@@ -53,6 +53,7 @@ from dra_driver.explain.verdict import (
     Verdict,
 )
 from dra_driver.explain.verdicts.pod import (
+    LISTS_NONE,
     NAMED_NODE,
     NAMED_UNFIT,
     NO_SUCH_NODE,
@@ -139,8 +140,11 @@ class Explanation:
         if unknown_node(self._asked):
             return (OtherCondition(NO_SUCH_NODE, where),)
         condition = NAMED_NODE if self._may_fit_on(where) else NAMED_UNFIT
-        without = starts_without(self._asked)
-        more = (OtherCondition(STARTS_WITHOUT, ", ".join(without)),) if without else ()
+        resources = {
+            STARTS_WITHOUT: starts_without(self._asked),
+            LISTS_NONE: refused_for(self._asked),
+        }
+        more = (OtherCondition(one, ", ".join(of)) for one, of in resources.items() if of)
         return (OtherCondition(condition, where), *more)
 
     def _may_fit_on(self, name: str) -> bool:

@@ -18,6 +18,7 @@ from dra_driver.explain.verdicts.claim import (
 )
 from dra_driver.explain.verdicts.general import GATE_UNKNOWN, NOT_COUNTED
 from dra_driver.explain.verdicts.pod import (
+    LISTS_NONE,
     NAMED_IN_VAIN,
     NAMED_NODE,
     NAMED_REFUSED,
@@ -254,6 +255,7 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         NO_NODES.condition: "add a node",
         NAMED_UNFIT: f"{_ANEW} where the devices fit",
         NAMED_REFUSED: f"{_ANEW} when the pod can use its claims",
+        LISTS_NONE: "delete the pod if it exists: it is or will be refused",
         STARTS_WITHOUT: "delete the pod if it exists: it may run already, without its devices",
         NAMED_IN_VAIN: f"{_ANEW} that can use the devices; if it must be this node, give the pod another claim",
         NO_SUCH_NODE: f"{_ANEW} that exists",

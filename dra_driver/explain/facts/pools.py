@@ -99,7 +99,8 @@ def _divide(
     for pool_id, some in views.items():
         for view in some.values():
             part = _part(view)
-            found[part.id] = part
+            if part.slices:  # what the scheduler reads on every node may all be for another node
+                found[part.id] = part
         apart = frozenset(one for view in some.values() for one in view.nodes)
         rest = _rest(found.pop(pool_id), apart, everyone - apart, rules)
         if rest is not None:

@@ -16,6 +16,8 @@ NAMED_REFUSED = "the kubelet cannot start the pod on the node in spec.nodeName"
 """The message says which claim the kubelet refuses."""
 STARTS_WITHOUT = "the kubelet starts the pod without what the node in spec.nodeName does not offer"
 """The message names the extended resources."""
+LISTS_NONE = "the kubelet refuses the pod, because the node in spec.nodeName lists 0 of what the pod asks for"
+"""The message names the extended resources."""
 _UNFIT = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",

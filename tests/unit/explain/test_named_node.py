@@ -23,6 +23,7 @@ from dra_driver.explain.verdict import (
     Verdict,
 )
 from dra_driver.explain.verdicts.pod import (
+    LISTS_NONE,
     NAMED_NODE,
     NAMED_REFUSED,
     NAMED_UNFIT,
@@ -244,6 +245,13 @@ def test_a_pod_that_starts_without_its_extended_resource_is_told_so() -> None:
     assert fix(report.verdicts[1]).startswith("delete the pod")
 
 
+def test_a_pod_is_refused_if_its_node_lists_none_of_its_extended_resource() -> None:
+    report = explain(with_pod(extended(offered="0"), asking()), SUBJECT)
+    assert (report.exit_code, report.outcome) == (3, "devices fit, something else is in the way")
+    assert report.verdicts[1:2] == (OtherCondition(LISTS_NONE, "example.com/gpu"),)
+    assert fix(report.verdicts[1]).startswith("delete the pod")
+
+
 def test_the_same_is_told_of_a_pod_of_a_file() -> None:
     made = words.pod()
     spec = msgspec.to_builtins(asking().spec)
@@ -258,10 +266,9 @@ def test_the_same_is_told_of_a_pod_of_a_file() -> None:
         (extended(), {"extendedResourceClaimStatus": {"resourceClaimName": "c"}}),
         (extended(), {"phase": "Running"}),
         (extended(offered="1"), {}),
-        (extended(offered="0"), {}),
         (extended(gate=False), {}),
     ],
-    ids=["has a claim", "runs", "of a plugin", "of a plugin that is ill", "gate off"],
+    ids=["has a claim", "runs", "of a plugin", "gate off"],
 )
 def test_any_other_pod_with_an_extended_resource_is_on_its_node(
     cluster: ClusterState, status: Any

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from dra_driver.allocator.features import COMPATIBILITY_GROUPS, PARTITIONABLE
+from dra_driver.allocator.features import (
+    BINDING_CONDITIONS,
+    COMPATIBILITY_GROUPS,
+    CONSUMABLE_CAPACITY,
+    PARTITIONABLE,
+)
 from dra_driver.allocator.pools import Pool, SliceIndex, ignored_because
 from dra_driver.allocator.state import PoolID
 from dra_driver.cel.cancellation import never
@@ -202,6 +207,32 @@ def test_the_same_device_name_on_two_nodes_of_a_pool() -> None:
     assert [len(fleet.all_devices), len(fleet.devices)] == [2, 1]
     names = [usable(fleet, one) for one in fleet.state.nodes]
     assert names == [[(HOME, "gpu-0")], [(FIRST, "gpu-0")], []]
+
+
+@pytest.mark.parametrize(
+    ("version", "gates"),
+    [
+        ("v1.35.6", {PARTITIONABLE: True}),
+        ("v1.37.1", {CONSUMABLE_CAPACITY: False, BINDING_CONDITIONS: False}),
+    ],
+)
+def test_a_pool_of_which_a_node_reads_only_old_counters_for_another_node(
+    version: str, gates: dict[str, bool]
+) -> None:
+    counted = device("mig-0", consumesCounters=_consumes(groups=False))
+    newer = resource_slice([counted], name="devices", slices=2)
+    newer["spec"]["pool"]["generation"] = 2
+    older = resource_slice([], name="cs", slices=2, sharedCounters=SETS, nodeName=HOME)
+    other = part("a", 1, pool=FIRST, nodeName=FIRST)
+    fleet = Fleet(
+        state(newer, older, other, *OTHERS, kubernetesVersion=version, featureGates=gates)
+    )
+    assert POOL in fleet.unusable
+    assert {one.metadata.name: usable(fleet, one) for one in fleet.state.nodes} == {
+        HOME: [],
+        FIRST: [("a", "gpu-0")],
+        LAST: [],
+    }
 
 
 def test_slices_for_several_nodes_are_in_the_parts_of_these_nodes_only() -> None:
