@@ -33,10 +33,10 @@ def failing(expression: str) -> tuple[ExplainedSelector, FailingCondition]:
         ('startsWith("550")', "@.major() == 550"),
         ('startsWith("550.")', "@.major() == 550"),
         ('startsWith("v550")', "@.major() == 550"),
-        ('startsWith("550.54")', "@.major() == 550 && @.minor() == 54"),
+        ('startsWith("550.54.")', "@.major() == 550 && @.minor() == 54"),
         ('startsWith("550.054")', "@.major() == 550 && @.minor() == 54"),
-        ('startsWith("550.54.15")', '@ == semver("550.54.15")'),
-        ('startsWith("550.54.015")', '@ == semver("550.54.015", true)'),
+        (r'matches("^550\\.54\\.15$")', '@ == semver("550.54.15")'),
+        (r'matches("^550\\.54\\.015$")', '@ == semver("550.54.015", true)'),
         (r'matches("^550\\.54$")', "@.major() == 550 && @.minor() == 54"),
         ('matches("^550.*")', "@.major() == 550"),
     ],
@@ -57,6 +57,11 @@ def test_a_test_for_strings_becomes_one_for_the_numbers_of_the_version(call, rig
         'startsWith("55x")',
         'startsWith("5")',
         'startsWith("55")',
+        'startsWith("550.5")',
+        'startsWith("550.54")',
+        'startsWith("550.54.15")',
+        'startsWith("550.54.15-rc")',
+        'matches("^550.54.15.*$")',
         'contains("550")',
         'matches("550")',
         'endsWith("15")',
@@ -69,6 +74,24 @@ def test_what_is_no_beginning_of_a_version_is_told_but_not_corrected(call):
     asks = "ask .major(), .minor() or .patch(), or compare it with semver(…)"
     assert found.lacks == f"{HAS} {call.partition('(')[0]} is for strings: {asks}"
     assert (found.corrections, found.texts) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("condition", "written"),
+    [
+        ('!@.startsWith("560")', "!(@.major() == 560)"),
+        ('!@.startsWith("560.1.")', "!(@.major() == 560 && @.minor() == 1)"),
+        ('@.startsWith("550.54.") == true', "(@.major() == 550 && @.minor() == 54) == true"),
+        ('true == @.startsWith("550")', "true == (@.major() == 550)"),
+        ('@.startsWith("550") || false', "@.major() == 550 || false"),
+    ],
+)
+def test_the_right_test_can_be_written_in_the_place_of_the_wrong_one(condition, written):
+    condition, written = (one.replace("@", f"{A}.version") for one in (condition, written))
+    _, found = failing(condition)
+    (right,) = found.corrections
+    assert condition.replace(right.instead, right.write) == written
+    assert compile_selector(written).matches(DeviceValue(DRIVER, DEVICE))
 
 
 def test_a_string_is_tested_as_it_is():
