@@ -18,7 +18,7 @@ from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of,
 from dra_driver.cel.reasons.rewrite import brief, called, presence
 from dra_driver.cel.reasons.similar import (
     MOST_LOOKED_UP,
-    likely,
+    likely_attribute,
     question,
     same_but_for_looks,
 )
@@ -127,7 +127,7 @@ class ConditionExplainer:
     def near(self, path: DevicePath) -> str:
         """Return the similar name that the author may have meant, or ""."""
         there = names(path.kind, path.domain, self._driver, self._device)
-        return likely(path.name, list(there))
+        return likely_attribute(path.name, list(there))
 
     def _comparison(self, part: Expr) -> FalseCondition | None:
         both = sides(part)

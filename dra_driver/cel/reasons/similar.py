@@ -4,11 +4,17 @@
 import re
 from collections.abc import Collection, Sequence
 
+from dra_driver.model.vocabulary import PRODUCTS
+
 MOST_LOOKED_UP = 20
 """A condition may name thousands of values. So many of them, the first ones, are compared with what the devices have."""
 _NEAR = 0.6
+_NEAR_ATTRIBUTE = 0.7
+"""Another attribute selects other devices, and its names are short: `node` and `index` have two thirds in common."""
 _LONGEST = 253
 """Characters of what is compared: no name in Kubernetes has more."""
+_CAMEL = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SHORTEST_WORD = 3
 _BARE = re.compile(r"-?[0-9]+|true|false")
 _LOOKS = str.maketrans("oil_ ", "011--")
 
@@ -18,12 +24,42 @@ def meant(word: str, there: Sequence[str]) -> str:
     return question(likely(word, there))
 
 
-def likely(word: str, there: Sequence[str]) -> str:
+def likely(word: str, there: Sequence[str], least: float = _NEAR) -> str:
     """Return the existing name that is most similar to `word`. Returns "" if none is similar, or if `word` exists."""
     if word in there:
         return ""
     near = max(there, key=lambda name: _likeness(word, name), default="")
-    return near if near and _likeness(word, near) >= _NEAR else ""
+    return near if near and _likeness(word, near) >= least else ""
+
+
+def likely_attribute(word: str, there: Sequence[str]) -> str:
+    """Return the attribute or capacity that was meant by a name that does not exist. Returns "" if none was, or if `word` exists.
+
+    An attribute that means the same comes first, then the one that has the word in its name: `node` is no mistyped `mode`, if there is
+    a numaNode.
+    """
+    if word in there:
+        return ""
+    domain, slash, bare = word.rpartition("/")
+    same = (f"{domain}{slash}{one}" for one in PRODUCTS if bare in PRODUCTS)
+    known = next((one for one in same if one in there), "")
+    return known or _with_words(domain, bare, there) or likely(word, there, _NEAR_ATTRIBUTE)
+
+
+def _with_words(domain: str, bare: str, there: Sequence[str]) -> str:
+    """Return the name of the domain that has all words of `bare`, and the fewest others. Returns "" if there are none, or several."""
+    asked = _camel_words(bare)
+    others: dict[int, list[str]] = {}
+    for name in there:
+        words = _camel_words(name.rpartition("/")[2])
+        if asked and asked <= words and name.rpartition("/")[0] == domain:
+            others.setdefault(len(words), []).append(name)
+    fewest = others[min(others)] if others else []
+    return fewest[0] if len(fewest) == 1 else ""
+
+
+def _camel_words(name: str) -> set[str]:
+    return {one.casefold() for one in _CAMEL.findall(name) if len(one) >= _SHORTEST_WORD}
 
 
 def same_but_for_looks(word: str, there: Collection[str]) -> str:

@@ -181,6 +181,18 @@ def test_a_value_is_meant_that_a_device_has_there(monkeypatch: pytest.MonkeyPatc
     assert hint(HOME) == ""
 
 
+def test_a_device_by_another_attribute_is_not_offered_as_a_correction() -> None:
+    values = {"numaNode": {"int": 1}, "index": {"int": 1}}
+    cluster = state(resource_slice([device("gpu-0", attributes=values)]))
+    assert changes(asking(cluster, f"{A}.node == 1")) == [
+        f"request gpu of claim ns/mine: write {A}.numaNode instead of {A}.node on {HOME}",
+        f"request gpu of claim ns/mine: leave out {A}.node == 1 on {HOME}",
+    ]
+    assert changes(asking(cluster, f"{A}.mode == 1")) == [
+        f"request gpu of claim ns/mine: leave out {A}.mode == 1 on {HOME}"
+    ]
+
+
 def test_a_constraint_on_a_mistyped_attribute_is_corrected() -> None:
     two = words.claim(request("a"), request("b"), constraints=[{"matchAttribute": f"{GPU}/nuna"}])
     report = answer(state(resource_slice([device("a"), device("b")])), two)

@@ -8,6 +8,7 @@ import pytest
 
 from dra_driver.cel.reasons.similar import (
     likely,
+    likely_attribute,
     meant,
     model_in,
     same_but_for_looks,
@@ -38,6 +39,44 @@ from dra_driver.cel.reasons.similar import (
 def test_the_most_similar_name_is_the_likely_one(word: str, there: list[str], near: str) -> None:
     assert likely(word, there) == near
     assert meant(word, there) == (f"did you mean {near}?" if near else "")
+
+
+GPU = ["type", "productName", "index", "uuid", "numaNode", "memoryMiB", "driverVersion"]
+MORE = [*GPU, "cudaDriverVersion", "cudaComputeCapability", "pcieRoot", "x.example/color"]
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "near"),
+    [
+        ("memroyMiB", GPU, "memoryMiB"),
+        ("memoryMb", GPU, "memoryMiB"),
+        ("productname", GPU, "productName"),
+        ("pcieroot", MORE, "pcieRoot"),
+        ("cudaComputeCapabilty", MORE, "cudaComputeCapability"),
+        # It has two thirds of its characters in common with both index and numaNode.
+        ("node", GPU, "numaNode"),
+        ("node", ["index", "uuid"], ""),
+        ("node", ["mode", "numaNode"], "numaNode"),
+        ("mode", GPU, ""),
+        ("mode", ["model"], "model"),
+        ("model", GPU, "productName"),
+        ("model", ["numaNode", "index"], ""),
+        ("product", ["model", "productLine"], "model"),
+        ("x.example/model", ["productName", "x.example/product"], "x.example/product"),
+        # The one with the fewest other words, if there is one.
+        ("version", MORE, "driverVersion"),
+        ("cuda", MORE, ""),
+        ("b", GPU, ""),
+        ("colour", MORE, ""),
+        ("x.example/colour", MORE, "x.example/color"),
+        ("uuid", GPU, ""),
+    ],
+)
+def test_an_attribute_is_meant_by_its_words_or_by_most_of_its_characters(
+    word: str, there: list[str], near: str
+) -> None:
+    assert likely_attribute(word, there) == near
+    assert likely_attribute(word, there[::-1]) == near
 
 
 def in_common(one: str, other: str) -> int:
