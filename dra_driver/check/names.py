@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from dra_driver.cel.reasons.paths import DeviceField, DevicePath
-from dra_driver.cel.reasons.similar import meant
+from dra_driver.cel.reasons.similar import likely_attribute, meant, question
 from dra_driver.cel.syntax.amounts import is_memory
 from dra_driver.check.given import Known
 from dra_driver.model.vocabulary import ATTRIBUTES, CAPACITIES
@@ -30,6 +30,8 @@ class Names(Struct, frozen=True):
 
     attributes: Mapping[str, Mapping[str, str]]
     capacity: Mapping[str, Mapping[str, str]]
+    published: frozenset[tuple[DeviceField, str, str]] = frozenset()
+    """The names that devices of the cluster have: kind, domain and name."""
 
     def of(self, kind: DeviceField, domain: str) -> Mapping[str, str] | None:
         """Return the names of a domain with their types; None if the domain is not known."""
@@ -61,8 +63,11 @@ class Names(Struct, frozen=True):
         message = f"no device of {path.domain} has the {what} {path.name}"
         if path.name in (self.of(path.kind, _STANDARD) or {}):
             return message, f'write device.{path.kind}["{_STANDARD}"].{path.name}'
-        near = meant(path.name, list(known)) or f"known are {', '.join(known)}"
-        return message, near
+        # What no device of the cluster has was not meant.
+        there = [one for one in known if (path.kind, path.domain, one) in self.published]
+        there = there or list(known)
+        near = question(likely_attribute(path.name, there))
+        return message, near or f"known are {', '.join(there)}"
 
     def _domain_problem(self, path: DevicePath, what: str) -> tuple[str, str]:
         """Return the problem of a domain that nobody has. A domain with a dot may be that of a driver that is not known here."""
@@ -92,16 +97,19 @@ def names_of(known: Known) -> Names:
         if not known.is_ours(driver):
             attributes[driver] |= _OF_NVIDIA
             capacity[driver] |= _CAPACITIES_OF_NVIDIA
+    published: set[tuple[DeviceField, str, str]] = set()
     for one in known.state.resource_slices if known.state else ():
         for device in one.spec.devices or ():
             for qualified, value in (device.attributes or {}).items():
                 domain, name = _qualified(qualified, one.spec.driver)
+                published.add(("attributes", domain, name))
                 kind = next(iter(msgspec.to_builtins(value)), "")
                 attributes.setdefault(domain, {}).setdefault(name, _KINDS.get(kind, ""))
             for qualified in device.capacity or {}:
                 domain, name = _qualified(qualified, one.spec.driver)
+                published.add(("capacity", domain, name))
                 capacity.setdefault(domain, {}).setdefault(name, "quantity")
-    return Names(attributes, capacity)
+    return Names(attributes, capacity, frozenset(published))
 
 
 def _qualified(name: str, driver: str) -> tuple[str, str]:

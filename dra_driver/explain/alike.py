@@ -58,7 +58,7 @@ class _Digests:
 
     def deciding(self, known: Known, pod: Pod) -> bytes:
         """Return a key that is equal for pods with the same answer."""
-        one = of_pod(known.state, pod, live=True, known=known)
+        one = of_pod(known.state, pod, live=True, known=known, asks=False)
         said = [each for each in pod.status.conditions or () if each.type == POD_SCHEDULED]
         scheduled = [(each.status, each.reason, each.message) for each in said]
         compared: dict[int, object] = {}

@@ -10,12 +10,15 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.cel.reasons.distances import FAR, distance
 from dra_driver.cel.reasons.paths import DevicePath, value_at
-from dra_driver.explain.published_values import Names, meant_by, names_in, values_of
+from dra_driver.cel.reasons.similar import likely
+from dra_driver.explain.published_values import Names, names_in, values_of
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector
 
 MOST_COMPARED = 1_000
 """To compare so many pairs of values takes a tenth of a second."""
+MOST_MEANT = 5_000
+"""The same for texts and the values that may be meant by them, which are as long as names."""
 
 
 class Closeness:
@@ -27,6 +30,7 @@ class Closeness:
         self._distances: dict[tuple[int, int], float] = {}
         self._meant: dict[tuple[DevicePath, str], str] = {}
         self._names: dict[DevicePath, Names] = {}
+        self._left = MOST_MEANT
 
     def closest(self, devices: Iterable[SliceDevice]) -> SliceDevice:
         """Return the device with the closest values, the first of several. At most MOST_COMPARED times, a different value is compared with a wanted one."""
@@ -69,14 +73,25 @@ class Closeness:
         return known
 
     def meant(self, path: DevicePath, text: str) -> str:
-        """Return the value of a device that was most likely meant by a text, both as CEL literals; "" if there is none."""
+        """Return the value of a device that was most likely meant by a text, both as CEL literals; "" if there is none.
+
+        A request may have any number of texts, of which only those are looked up that come first.
+        """
         key = (path, text)
-        if key not in self._meant:
-            if path not in self._names:
-                devices = self._explained.fleet.all_devices
-                self._names[path] = names_in(values_of(self._explained, devices, path))
-            self._meant[key] = meant_by(text, self._names[path])
-        return self._meant[key]
+        known = self._meant.get(key)
+        if known is None:
+            known = self._meant[key] = self._search(path, text)
+        return known
+
+    def _search(self, path: DevicePath, text: str) -> str:
+        if self._left <= 0 or self._explained.is_over():
+            return ""
+        if path not in self._names:
+            devices = self._explained.fleet.all_devices
+            self._names[path] = names_in(values_of(self._explained, devices, path))
+        possible = self._names[path].possible(text)
+        self._left -= 1 + len(possible)
+        return likely(text, possible)
 
 
 def closeness_for(explained: RequestExplained) -> Closeness:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import shown
-from dra_driver.cel.reasons.similar import likely, question
+from dra_driver.cel.reasons.similar import likely_attribute, question
 from dra_driver.explain.claim_request import requests_in, with_devices
 from dra_driver.explain.verdict import ConstraintConflict
 from dra_driver.explain.verdicts.request import APART, ONLY_ONCE, SHARED, TOO_FEW
@@ -170,7 +170,7 @@ def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice])
         for device in devices
         for one in device.device.attributes or ()
     }
-    return likely(name, list(published))
+    return likely_attribute(name, list(published))
 
 
 def with_attribute(claim: ResourceClaim, index: int, name: str) -> ResourceClaim:

@@ -32,7 +32,7 @@ from dra_driver.allocator.features import (
 )
 from dra_driver.allocator.pools import ignored_because
 from dra_driver.allocator.taints import EFFECTIVE, tolerates
-from dra_driver.cel.reasons.similar import likely, question
+from dra_driver.cel.reasons.similar import likely_attribute, question
 from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.facts.claim_state import skips_operations
 from dra_driver.explain.facts.device_nodes import DeviceNodes, where_usable
@@ -242,4 +242,5 @@ def _other_effect(tolerations: Iterable[DeviceToleration], taint: DeviceTaint) -
 def _similar(name: str, there: Sequence[str]) -> str:
     """Return a published name that the author may have meant: the same with or without a domain, or a similar one; "" if there is none."""
     bare = name.rpartition("/")[2]
-    return next((one for one in there if one.rpartition("/")[2] == bare), "") or likely(name, there)
+    same = next((one for one in there if one.rpartition("/")[2] == bare), "")
+    return same or likely_attribute(name, there)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which device would a request get if the values in its selectors were not mistyped?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import FalseCondition, shown
@@ -21,9 +21,9 @@ def mistyped(
     `miss` is the nearest of all devices. None if none of its false conditions has such a text, or something else is false, too.
     """
     for _, part in miss.parts:
-        if part.path is None or not part.wanted:
+        if part.path is None or not part.wanted or explained.is_over():
             continue
-        right = _right(explained, part, list(values_of(explained, devices, part.path)))
+        right = _right(explained, part, values_of(explained, devices, part.path))
         if right:
             have = [one for one in devices if _text(part.path, one) == right]
             found = nearest(explained, have)
@@ -37,7 +37,7 @@ def _is_mistyped(explained: RequestExplained, part: FalseCondition, miss: Miss) 
     return bool(part.relaxed and _right(explained, part, [there]))
 
 
-def _right(explained: RequestExplained, part: FalseCondition, there: Sequence[str]) -> str:
+def _right(explained: RequestExplained, part: FalseCondition, there: Collection[str]) -> str:
     for text in part.wanted:
         right = without_quotes(text, there) or same_but_for_looks(text, there)
         if not right and part.path:

@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from dra_driver.allocator.devices import SliceDevice
-from dra_driver.cel.reasons.conditions import FalseCondition
+from dra_driver.cel.reasons.conditions import FalseCondition, Meant
 from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.selector import conjuncts
 from dra_driver.cel.reasons.similar import meant, question
 from dra_driver.cel.syntax.ast import Call, Constant, Expr
+from dra_driver.explain.closeness import closeness_for
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss
 from dra_driver.explain.names import values_found
-from dra_driver.explain.published_values import meant_by, meant_kinds, names_in, values_of
+from dra_driver.explain.published_values import meant_kinds, values_of
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector, SelectorAnswers
 from dra_driver.explain.verdict import DriverPublishesNothing, SelectorNeverMatches, Verdict
@@ -54,7 +55,8 @@ def never_matches(
     def values(path: DevicePath) -> Counter[str]:
         return values_of(explained, devices, path)
 
-    found = [_found(one, values, driver, alone=alone) for one in blamed]
+    meant_by = closeness_for(explained).meant
+    found = [_found(one, values, meant_by, driver, alone=alone) for one in blamed]
     first, *others = blamed
     yield SelectorNeverMatches(
         first.selector.source,
@@ -96,7 +98,12 @@ def _key(selector: RequestSelector, false: FalseCondition) -> _Key:
 
 
 def _found(
-    blamed: _Blamed, values_of: Callable[[DevicePath], Counter[str]], driver: str, *, alone: bool
+    blamed: _Blamed,
+    values_of: Callable[[DevicePath], Counter[str]],
+    meant_by: Meant,
+    driver: str,
+    *,
+    alone: bool,
 ) -> tuple[str, str]:
     """Return the values that the devices have instead, and a hint which value the author may have meant; `alone`: no other is blamed."""
     false = blamed.false
@@ -104,8 +111,9 @@ def _found(
         found = false.found if alone else f"{false.part} is false for {blamed.count:,}"
         return found, false.hint
     values = values_of(false.path)
-    names = names_in(values)
-    hints = (question(one) for text in false.wanted if (one := meant_by(text, names)))
+    hints = (
+        question(one) for text in false.wanted if (one := meant_by(false.path, text)) in values
+    )
     return f"{false.path.shown(driver)} is {_listed(values)}", next(hints, false.hint)
 
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values do the devices publish that a request is about, and which of these did the author of a selector mean?"""
+"""Which values do the devices publish that a request is about, and which of these may the author of a selector have meant?"""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.conditions import shown
 from dra_driver.cel.reasons.paths import DevicePath, value_at
-from dra_driver.cel.reasons.similar import likely, of_the_same_model
+from dra_driver.cel.reasons.similar import model_in
 from dra_driver.explain.reasons import DeviceKind, RequestExplained
 
 MOST_NAMES = 200
@@ -47,17 +47,19 @@ def _counted(path: DevicePath, kinds: Sequence[DeviceKind]) -> Counter[str]:
 
 
 class Names(NamedTuple):
-    """The values that are published at a path, as CEL literals, and the most frequent of them, which may have been meant."""
+    """The values that are published at a path, as CEL literals, and the most frequent of them by their model."""
 
     published: Collection[str]
-    frequent: Sequence[str]
+    of_model: Mapping[tuple[str, ...], Sequence[str]]
+
+    def possible(self, text: str) -> Sequence[str]:
+        """Return the values that may be meant by a text; none if the text itself is published."""
+        return () if text in self.published else self.of_model.get(model_in(text), ())
 
 
 def names_in(values: Counter[str]) -> Names:
     """Return the values and the most frequent of them."""
-    return Names(values, [value for value, _ in values.most_common(MOST_NAMES)])
-
-
-def meant_by(text: str, names: Names) -> str:
-    """Return the published value that was most likely meant by a text, both as CEL literals; "" if none is similar, or it is published."""
-    return "" if text in names.published else likely(text, of_the_same_model(text, names.frequent))
+    of_model: dict[tuple[str, ...], list[str]] = {}
+    for value, _ in values.most_common(MOST_NAMES):
+        of_model.setdefault(model_in(value), []).append(value)
+    return Names(values, of_model)

@@ -72,6 +72,10 @@ class RequestExplained:
         """Return the same for another version of the request."""
         return RequestExplained(self.fleet, request, self._nodes, self._stop, self.own)
 
+    def is_over(self) -> bool:
+        """Return whether the time is over: what is only a hint is not looked for any more."""
+        return self._stop()
+
     def reasons(self, device: SliceDevice) -> tuple[Verdict, ...]:
         """Return all reasons against the device, false selectors first; () if there is none."""
         selected = self.answers.judged(device).verdicts

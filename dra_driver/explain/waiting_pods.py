@@ -102,7 +102,7 @@ def _waits(pod: Pod, known: Known) -> bool:
     """Return whether the pod has no node, or is on one that it named itself, where it waits for devices in vain."""
     if not pod.spec.node_name:
         return True
-    return bool(named(of_pod(known.state, pod, live=True, known=known)))
+    return bool(named(of_pod(known.state, pod, live=True, known=known, asks=False)))
 
 
 def _awaited(waiting: Sequence[Pod]) -> str:

@@ -28,6 +28,8 @@ EXAMPLE = ("example",)
 PCI_BUS_ID = "resource.kubernetes.io/pciBusID"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE = "resource.kubernetes.io/numaNode"
+PRODUCTS = ("productName", "model", "product")
+"""Attributes that name the product, each in the devices of some drivers; the first that a device has counts."""
 
 
 class Term(Struct, frozen=True):

@@ -7,11 +7,10 @@ from dra_driver.allocator.amounts import Amount
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 from dra_driver.model.device import plain
+from dra_driver.model.vocabulary import PRODUCTS
 
 MEMORIES = ("memory", "addressableMemory")
 """Capacities that are the memory of a device; the first that it has counts. NVIDIA's driver has the second for a GPU that is passed through."""
-PRODUCTS = ("productName", "model", "product")
-"""Attributes that name the product; the first that a device has counts."""
 PROFILES = ("profile", "partitionProfile")
 """Attributes that tell partitions of one product apart: those of NVIDIA's and of AMD's driver."""
 

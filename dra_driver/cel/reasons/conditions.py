@@ -6,6 +6,7 @@ change of the condition that makes it true for this device.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,12 @@ from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS, TEXT_TESTS, texts_
 from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import brief, called, presence
-from dra_driver.cel.reasons.similar import likely, question, same_but_for_looks
+from dra_driver.cel.reasons.similar import (
+    MOST_LOOKED_UP,
+    likely_attribute,
+    question,
+    same_but_for_looks,
+)
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, Select
 from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
@@ -37,7 +43,7 @@ class FalseCondition(Struct, frozen=True):
     """A condition that is false for a device.
 
     `part` is the text of the condition, `found` the reason why it is false. `relaxed` is the smallest change of the condition
-    that is true for the device; "" if the condition must be removed. `path` is the compared path. `wanted` are the texts
+    that is true for the device; "" if the condition must be removed. `path` is the compared path. `wanted` are the first texts
     that would make the condition true, as CEL literals. `typo` is a missing path and the similar name that the author may
     have meant.
     """
@@ -121,7 +127,7 @@ class ConditionExplainer:
     def near(self, path: DevicePath) -> str:
         """Return the similar name that the author may have meant, or ""."""
         there = names(path.kind, path.domain, self._driver, self._device)
-        return likely(path.name, list(there))
+        return likely_attribute(path.name, list(there))
 
     def _comparison(self, part: Expr) -> FalseCondition | None:
         both = sides(part)
@@ -288,7 +294,8 @@ def _is_text(published: object) -> bool:
 
 
 def _texts_of(operands: Iterable[_Operand]) -> tuple[str, ...]:
-    return tuple(operand.text for operand in operands if operand.text)
+    texts = (operand.text for operand in operands if operand.text)
+    return tuple(islice(texts, MOST_LOOKED_UP))
 
 
 def shown(published: object) -> str:

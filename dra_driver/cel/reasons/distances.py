@@ -15,7 +15,7 @@ from dra_driver.cel.reasons.comparisons import sides
 from dra_driver.cel.reasons.conditions import Meant
 from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.rewrite import presence
-from dra_driver.cel.reasons.similar import unlikeness
+from dra_driver.cel.reasons.similar import MOST_LOOKED_UP, unlikeness
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral
 from dra_driver.cel.syntax.unparse import literal
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
@@ -27,7 +27,7 @@ _MEANT = 0.125
 
 
 class Wanted(Struct, frozen=True, eq=False):
-    """The values that a condition compares the path with."""
+    """The values that a condition compares the path with, the first MOST_LOOKED_UP of them."""
 
     path: DevicePath
     numbers: tuple[Decimal, ...]
@@ -43,7 +43,7 @@ def wanted(part: Expr) -> Wanted | None:
         case Call(function="!_", args=(inner,)):
             return wanted(inner)
         case Call(function="@in", args=(item, ListLiteral(elements=elements))):
-            path, others = path_of(item), elements
+            path, others = path_of(item), elements[:MOST_LOOKED_UP]
         case _:
             compared = sides(part)
             if compared is None:

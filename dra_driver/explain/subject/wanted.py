@@ -5,8 +5,10 @@ If a claim does not exist yet, this module builds it from its template, as the r
 Source: k8s.io/kubernetes pkg/controller/resourceclaim, k8s.io/dynamic-resource-allocation/resourceclaim (Name).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -27,10 +29,15 @@ from dra_driver.model.api.resource_claim import (
 )
 from dra_driver.model.cluster import ClusterState
 
-_MOST_COMPARED = 5_000
-"""To compare so many names takes a second. This work has no time limit, so what it costs is bounded for all pods together."""
-_LONGEST_NAME = 64
-"""Characters of a name that is compared with others."""
+_MOST_COMPARED = 250_000
+"""Characters of the names of one namespace that are compared for those that it lacks. This takes a tenth of a second."""
+
+
+class _Names(NamedTuple):
+    """The names of one namespace, and how long they are together."""
+
+    names: Sequence[str]
+    characters: int = 0
 
 
 class Known:
@@ -39,8 +46,8 @@ class Known:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self._wanted: dict[tuple[str, str, bool], WantedClaim] = {}
-        self._missing_templates: dict[tuple[str, str], TemplateMissing | CouldNotTell] = {}
-        self._compared = 0
+        self._missing_templates: dict[tuple[str, str, bool], TemplateMissing | CouldNotTell] = {}
+        self._compared: Counter[str] = Counter()
         self._specs: dict[tuple[str, str], ResourceClaimSpec] = {}
 
     @cached_property
@@ -60,24 +67,22 @@ class Known:
         return _by_name(self._templates)
 
     @cached_property
-    def _claims_by_hand(self) -> Mapping[str, Sequence[str]]:
+    def _claims_by_hand(self) -> Mapping[str, _Names]:
         """The names of the claims that nobody made for a pod, by namespace."""
         alone = (key for key, one in self._claims.items() if not one.metadata.owner_references)
         return _by_namespace(alone)
 
     @cached_property
-    def _templates_by_namespace(self) -> Mapping[str, Sequence[str]]:
+    def _templates_by_namespace(self) -> Mapping[str, _Names]:
         return _by_namespace(self._templates)
 
-    def claim(self, namespace: str, name: str, *, by_hand: bool = True) -> WantedClaim:
-        """Return the claim of this name; with a problem if there is none. `by_hand`: a person wrote the name."""
-        key = namespace, name, by_hand
+    def claim(self, namespace: str, name: str, *, asks: bool = True) -> WantedClaim:
+        """Return the claim of this name; with a problem if there is none. `asks`: which other name may have been meant."""
+        claim = self._claims.get((namespace, name))
+        key = namespace, name, asks and claim is None
         if key not in self._wanted:
-            claim = self._claims.get((namespace, name))
             self._wanted[key] = (
-                self._missing(namespace, name, by_hand=by_hand)
-                if claim is None
-                else existing(claim)
+                self._missing(namespace, name, asks=asks) if claim is None else existing(claim)
             )
         return self._wanted[key]
 
@@ -89,49 +94,56 @@ class Known:
             self._specs[key] = with_defaults(template.spec.spec)
         return self._specs.get(key)
 
-    def _missing(self, namespace: str, name: str, *, by_hand: bool) -> WantedClaim:
+    def _missing(self, namespace: str, name: str, *, asks: bool) -> WantedClaim:
         full = f"{namespace}/{name}"
         if gap := self.state.unread("resourceclaims", full):
             return WantedClaim(full, problems=(CouldNotTell(gap.reason, str(gap)),))
         is_template = (namespace, name) in self._templates
         others = self._namespaces_of_claims.get(name, ())
-        asks = by_hand and not is_template and not others
-        near = self._near(name, self._claims_by_hand.get(namespace, ())) if asks else ""
+        asks = asks and not is_template and not others
+        near = self._near(namespace, name, self._claims_by_hand) if asks else ""
         missing = ClaimMissing(full, "does not exist", is_template, others, near)
         return WantedClaim(full, problems=(missing,))
 
-    def no_template(self, namespace: str, name: str) -> TemplateMissing | CouldNotTell:
-        """Return why there is no template of this name."""
-        key = namespace, name
+    def no_template(
+        self, namespace: str, name: str, *, asks: bool = True
+    ) -> TemplateMissing | CouldNotTell:
+        """Return why there is no template of this name. `asks`: which other name may have been meant."""
+        key = namespace, name, asks
         if key not in self._missing_templates:
-            self._missing_templates[key] = self._no_template(namespace, name)
+            self._missing_templates[key] = self._no_template(namespace, name, asks=asks)
         return self._missing_templates[key]
 
-    def _no_template(self, namespace: str, name: str) -> TemplateMissing | CouldNotTell:
+    def _no_template(
+        self, namespace: str, name: str, *, asks: bool
+    ) -> TemplateMissing | CouldNotTell:
         full = f"{namespace}/{name}"
         if gap := self.state.unread("resourceclaimtemplates", full):
             return CouldNotTell(gap.reason, str(gap))
         is_claim = (namespace, name) in self._claims
         others = self._namespaces_of_templates.get(name, ())
-        asks = not is_claim and not others
-        near = self._near(name, self._templates_by_namespace.get(namespace, ())) if asks else ""
+        asks = asks and not is_claim and not others
+        near = self._near(namespace, name, self._templates_by_namespace) if asks else ""
         return TemplateMissing(full, is_claim, others, near)
 
-    def _near(self, name: str, there: Sequence[str]) -> str:
-        """Return the existing name that the author may have meant; "" if there is none, or if too many were compared already."""
-        self._compared += len(there)
-        if self._compared > _MOST_COMPARED or len(name) > _LONGEST_NAME:
+    def _near(self, namespace: str, name: str, names: Mapping[str, _Names]) -> str:
+        """Return the existing name that the author may have meant; "" if there is none, or if the namespace has compared too many.
+
+        What one namespace compares takes no hint from another.
+        """
+        there = names.get(namespace, _Names(()))
+        characters = there.characters + len(there.names) * len(name)
+        if self._compared[namespace] + characters > _MOST_COMPARED:
             return ""
-        return likely(name, there)
+        self._compared[namespace] += characters
+        return likely(name, there.names)
 
 
-def _by_namespace(keys: Iterable[tuple[str, str]]) -> Mapping[str, Sequence[str]]:
-    """Return for each namespace the names that are not too long to be compared."""
+def _by_namespace(keys: Iterable[tuple[str, str]]) -> Mapping[str, _Names]:
     found: dict[str, list[str]] = {}
     for namespace, name in sorted(keys):
-        if len(name) <= _LONGEST_NAME:
-            found.setdefault(namespace, []).append(name)
-    return found
+        found.setdefault(namespace, []).append(name)
+    return {namespace: _Names(names, sum(map(len, names))) for namespace, names in found.items()}
 
 
 def _by_name(keys: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
@@ -146,33 +158,39 @@ def _key(metadata: ObjectMeta) -> tuple[str, str]:
     return metadata.namespace, metadata.name
 
 
-def of_pod(state: ClusterState, pod: Pod, *, live: bool, known: Known | None = None) -> ResolvedPod:
+def of_pod(
+    state: ClusterState, pod: Pod, *, live: bool, known: Known | None = None, asks: bool = True
+) -> ResolvedPod:
     """Return the pod with its claims. `live`: the pod exists in the cluster, so that the controller makes its claims.
 
     The API server's defaults are filled in, because a record edited by hand may lack them. `known` is of this state, and shared by pods.
+    `asks`: which name may have been meant by one that does not exist. This takes time, so only who has a turn asks.
     """
     pod = pod_with_defaults(pod)
     known = known or Known(state)
     wanted = tuple(
         found
         for entry in pod.spec.resource_claims or ()
-        if (found := _entry(known, pod, entry, live=live)) is not None
+        if (found := _entry(known, pod, entry, live=live, asks=asks)) is not None
     )
     return ResolvedPod(f"pod {full_name(pod.metadata)}", state, wanted, pod, live)
 
 
-def _entry(known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool) -> WantedClaim | None:
+def _entry(
+    known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool, asks: bool
+) -> WantedClaim | None:
     """Return the claim for an entry of the pod's spec.resourceClaims; None if its status says that the pod needs no claim there."""
     namespace = pod.metadata.namespace
     if entry.resource_claim_name is not None:
-        return known.claim(namespace, entry.resource_claim_name)
+        return known.claim(namespace, entry.resource_claim_name, asks=asks)
     for status in pod.status.resource_claim_statuses or ():
         if status.name == entry.name:
             if status.resource_claim_name is None:
                 return None
-            made = known.claim(namespace, status.resource_claim_name, by_hand=False)
+            # Nobody wrote this name.
+            made = known.claim(namespace, status.resource_claim_name, asks=False)
             return replace(made, for_this_pod=True)
-    return _from_template(known, pod, entry, live=live)
+    return _from_template(known, pod, entry, live=live, asks=asks)
 
 
 def existing(claim: ResourceClaim) -> WantedClaim:
@@ -181,7 +199,9 @@ def existing(claim: ResourceClaim) -> WantedClaim:
     return WantedClaim(full_name(claim.metadata), whole, exists=True)
 
 
-def _from_template(known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool) -> WantedClaim:
+def _from_template(
+    known: Known, pod: Pod, entry: PodResourceClaim, *, live: bool, asks: bool
+) -> WantedClaim:
     name = entry.resource_claim_template_name or ""
     full = f"{pod.metadata.namespace}/{name}"
     spec = known.spec(pod.metadata.namespace, name)
@@ -194,7 +214,7 @@ def _from_template(known: Known, pod: Pod, entry: PodResourceClaim, *, live: boo
             for_this_pod=True,
             not_made_yet=ClaimMissing(f"{full} ({entry.name})", NOT_MADE_YET) if live else None,
         )
-    problem = known.no_template(pod.metadata.namespace, name)
+    problem = known.no_template(pod.metadata.namespace, name, asks=asks)
     return WantedClaim(entry.name, origin=f"template {full}", problems=(problem,))
 
 

@@ -325,6 +325,32 @@ def test_a_cluster_says_whether_a_device_matches(expression: str, expected: list
     assert [line for line in brief(text, CLUSTER) if "ref-class" not in line] == expected
 
 
+@pytest.mark.parametrize(
+    ("expression", "action"),
+    [
+        ('device.attributes["gpu.nvidia.com"].modle == "x"', "did you mean mode?"),
+        ('device.attributes["gpu.nvidia.com"].prodctName == "x"', "known are mode, numaNode"),
+        ('device.attributes["gpu.nvidia.com"].node == 1', "did you mean numaNode?"),
+        # No device of the cluster has a capacity there: any name may be meant.
+        ('has(device.capacity["gpu.nvidia.com"].memoryx)', "did you mean memory?"),
+    ],
+)
+def test_only_a_name_that_a_device_of_the_cluster_has_was_meant(
+    expression: str, action: str
+) -> None:
+    assert CLUSTER.state
+    (published,) = CLUSTER.state.resource_slices
+    values = {"mode": attribute("x"), "numaNode": DeviceAttribute(int_value=1)}
+    spec = msgspec.structs.replace(
+        published.spec, driver="gpu.nvidia.com", devices=[Device(name="d", attributes=values)]
+    )
+    slices = (msgspec.structs.replace(published, spec=spec),)
+    known = Known(state=msgspec.structs.replace(CLUSTER.state, resource_slices=slices))
+    text = selector(expression, "'")
+    (name,) = [one for one in found(text, known) if one.rule in ("cel-name", "capacity-name")]
+    assert name.action == action
+
+
 def test_slices_that_were_not_read_may_match() -> None:
     assert CLUSTER.state
     gap = NotRead(resource="resourceslices", reason="forbidden")

@@ -12,7 +12,7 @@ from dra_driver.explain.several import explain_several
 from dra_driver.explain.subject import wanted
 from dra_driver.explain.subject.subject import PendingSubject
 from dra_driver.explain.subject.wanted import Known
-from dra_driver.model.api.core import Pod
+from dra_driver.model.api.core import Pod, PodResourceClaim
 from dra_driver.model.api.meta import OwnerReference
 from dra_driver.model.api.resource_claim import ResourceClaimSpec
 from dra_driver.model.cluster import ClusterState
@@ -93,6 +93,22 @@ def test_a_claim_of_one_pod_is_alike_for_the_others_only() -> None:
     claim = msgspec.structs.replace(claim, metadata=metadata)
     known = msgspec.structs.replace(known, resource_claims=(claim,))
     assert grouped(Known(known), pods) == [[pods[0], pods[2]], [pods[1]]]
+
+
+@pytest.mark.parametrize("of", ["resourceClaimName", "resourceClaimTemplateName"])
+def test_what_a_missing_name_means_is_found_out_in_the_turn_of_its_pod(
+    monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(wanted, "likely", lambda name, _there: asked.append(name) or "large")
+    pods = [naming("p", 1, of)]
+    pods[0].spec.resource_claims[0] = msgspec.convert({"name": "c", of: "lrge"}, PodResourceClaim)
+    known = cluster(*pods)
+    assert grouped(Known(known), pods) == [pods]
+    assert asked == []
+    report = explain_several(known, [PendingSubject("")])
+    assert asked == ["lrge"]
+    assert "did you mean large?" in repr(report.items[0].summary)
 
 
 def test_a_pod_with_very_many_claims_is_compared_with_no_other() -> None:

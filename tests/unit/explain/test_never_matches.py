@@ -3,6 +3,9 @@
 
 from typing import Any
 
+import pytest
+
+from dra_driver.explain import closeness
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import ManifestSubject, explain
 from dra_driver.explain.verdict import (
@@ -162,6 +165,32 @@ def test_an_error_on_another_node_than_the_one_that_is_asked_about_stops_the_pod
     assert changes(report) == [f"request gpu of claim ns/mine: {guard} on {HOME}"]
     assert [group.nodes for group in report.nodes] == [(HOME,)]
     assert asking(cluster, node=HOME).exit_code == 0
+
+
+def test_a_value_is_meant_that_a_device_has_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [model("gpu-0", model="Hopper"), model("gpu-1", model="Ampere")]
+    cluster = state(*on(HOME, "n2", listed=listed))
+
+    def hint(node: str) -> str:
+        (told,) = verdicts(asking(cluster, f'{A}.model == "Hoper"', node=node))
+        assert isinstance(told, SelectorNeverMatches)
+        return told.hint
+
+    assert (hint(HOME), hint("n2")) == ('did you mean "Hopper"?', "")
+    monkeypatch.setattr(closeness, "MOST_MEANT", 0)  # what all texts of a request cost is bounded
+    assert hint(HOME) == ""
+
+
+def test_a_device_by_another_attribute_is_not_offered_as_a_correction() -> None:
+    values = {"numaNode": {"int": 1}, "index": {"int": 1}}
+    cluster = state(resource_slice([device("gpu-0", attributes=values)]))
+    assert changes(asking(cluster, f"{A}.node == 1")) == [
+        f"request gpu of claim ns/mine: write {A}.numaNode instead of {A}.node on {HOME}",
+        f"request gpu of claim ns/mine: leave out {A}.node == 1 on {HOME}",
+    ]
+    assert changes(asking(cluster, f"{A}.mode == 1")) == [
+        f"request gpu of claim ns/mine: leave out {A}.mode == 1 on {HOME}"
+    ]
 
 
 def test_a_constraint_on_a_mistyped_attribute_is_corrected() -> None:

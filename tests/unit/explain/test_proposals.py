@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.explain import closeness
 from dra_driver.explain.claim_request import requests_in
+from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.misses import nearest
+from dra_driver.explain.mistyped import mistyped
 from dra_driver.explain.proposals import fewer, from_errors, from_miss, other_class
+from dra_driver.explain.reasons import RequestExplained
 from dra_driver.model.cluster import ClusterState
 from tests.e2e.fleet import GPU, device, device_class, devices, request, resource_slice
 from tests.unit.explain.clusters import claim, explained, holder, state
@@ -217,6 +221,48 @@ def test_the_more_values_are_asked_for_the_fewer_devices_are_compared(
         miss = nearest(found, list(fleet.devices.values()))
         assert miss is not None
         assert miss.device.id.device == compared
+
+
+def looked_up(listed: list[dict[str, Any]], *texts: str, over: bool = False) -> list[str]:
+    """The models that texts mean, each as one of the same request."""
+    wanted = claim(request(cel=f'{MODEL} == "x"'))
+    fleet = explained(state(resource_slice(listed)), wanted)[1]
+    asked = next(requests_in(wanted))
+    found = RequestExplained(fleet, asked, DeviceNodes(()), lambda: over)
+    near = closeness.closeness_for(found).meant
+    return [near(DevicePath("attributes", GPU, "model"), f'"{text}"') for text in texts]
+
+
+HOPPER = [
+    device(f"gpu-{place}", attributes={"model": {"string": model}})
+    for place, model in enumerate(("Grace", "Hopper", "H100"))
+]
+
+
+def test_of_very_many_texts_the_first_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each costs one, and one for each value of the same model: a text without digits two.
+    monkeypatch.setattr(closeness, "MOST_MEANT", 8)
+    assert looked_up(HOPPER, "Hoppr", "Hopper", "Hoper", "Hoppr", "Hpper", "Grac") == [
+        '"Hopper"', "", '"Hopper"', '"Hopper"', '"Hopper"', "",
+    ]  # fmt: skip
+    assert looked_up(HOPPER, "H200", "H1O0", "H10O", "Hoppr", "Grac") == [
+        "", '"H100"', '"H100"', '"Hopper"', "",
+    ]  # fmt: skip
+
+
+def test_no_text_is_looked_up_when_the_time_is_over() -> None:
+    assert looked_up(HOPPER, "Hoppr") == ['"Hopper"']
+    assert looked_up(HOPPER, "Hoppr", over=True) == [""]
+
+
+def test_no_mistyped_value_is_looked_for_when_the_time_is_over() -> None:
+    wanted = claim(request(cel=f'{MODEL} == "H1O0"'))
+    found, fleet = explained(state(resource_slice(HOPPER)), wanted)
+    miss = nearest(found, list(fleet.devices.values()))
+    assert miss is not None
+    assert mistyped(found, fleet.all_devices, miss) is not None
+    late = RequestExplained(fleet, found.request, DeviceNodes(()), lambda: True)
+    assert mistyped(late, fleet.all_devices, miss) is None
 
 
 def test_the_device_that_misses_least_is_nearest() -> None:

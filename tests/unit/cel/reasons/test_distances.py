@@ -7,6 +7,7 @@ from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.cel.reasons.distances import ABSENT, FAR, distance
 from dra_driver.cel.reasons.selector import ExplainedSelector
+from dra_driver.cel.reasons.similar import MOST_LOOKED_UP
 from dra_driver.model.api.resource_slice import DeviceAttribute, DeviceCapacity
 
 A, C = 'device.attributes["a.b"]', 'device.capacity["a.b"]'
@@ -18,6 +19,13 @@ def far(condition: str, published: object, meant: str = "") -> float:
     assert asked is selector.wanted(FalseCondition(condition, ""))
     assert asked is not None
     return distance(asked, published, lambda path, text: meant)
+
+
+def test_of_very_many_values_the_first_are_compared() -> None:
+    others = ", ".join(f'"x{number}"' for number in range(MOST_LOOKED_UP - 1))
+    published = DeviceAttribute(string_value="gpu")
+    assert far(f'{A}.c in [{others}, "gpu", "y"]', published) < FAR
+    assert far(f'{A}.c in [{others}, "y", "gpu"]', published) == FAR
 
 
 def memory(text: str) -> DeviceCapacity:

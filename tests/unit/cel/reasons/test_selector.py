@@ -10,6 +10,7 @@ from dra_driver.cel.reasons.conditions import FalseCondition, shown
 from dra_driver.cel.reasons.failing import FailingCondition
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.selector import ExplainedSelector
+from dra_driver.cel.reasons.similar import MOST_LOOKED_UP
 from dra_driver.cel.syntax import parser
 from dra_driver.cel.versions import Environment
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
@@ -326,9 +327,12 @@ def test_the_conditions_of_a_selector_are_neither_parsed_nor_checked_again(
         (f"{A}.numa == {A}.model", ('"A100"',)),
         (f"{A}.model == device.driver", (f'"{DRIVER}"',)),
         (f'{A}.model == {A}.?zzz.orValue("x")', ()),
+        (f"{A}.model in {['x'] * MOST_LOOKED_UP + ['y']}", ('"x"',) * MOST_LOOKED_UP),
     ],
 )
-def test_only_wanted_texts_are_told(condition: str, wanted: tuple[str, ...]) -> None:
+def test_only_wanted_texts_are_told_and_the_first_of_very_many(
+    condition: str, wanted: tuple[str, ...]
+) -> None:
     """Only a text can be mistyped."""
     (part,) = false_conditions(condition)
     assert part.wanted == wanted
