@@ -30,7 +30,7 @@ from dra_driver.allocator.features import (
     PARTITIONABLE,
     PRIORITIZED_LIST,
 )
-from dra_driver.allocator.pools import ignored_because
+from dra_driver.allocator.pools import gives_devices, ignored_because
 from dra_driver.allocator.taints import EFFECTIVE, tolerates
 from dra_driver.cel.reasons.similar import likely, question
 from dra_driver.explain.claim_request import ClaimRequest
@@ -45,6 +45,7 @@ from dra_driver.explain.verdict import (
     Ending,
     FeatureOff,
     NodeNotSelected,
+    PoolInvalid,
     Tainted,
     Verdict,
 )
@@ -53,6 +54,7 @@ from dra_driver.model.api.resource_slice import DeviceTaint
 from dra_driver.model.quantity import Quantity
 
 SKIPPING = "a device with skipNodeOperations"
+BESIDE_COUNTERS = "devices are in a slice with sharedCounters, where this release takes none"
 
 
 def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
@@ -108,6 +110,9 @@ class DeviceState:
         unusable = self._fleet.unusable.get(device.slice.pool_id)
         if unusable is not None and not self._taken_all_the_same(device):
             yield unusable
+            return
+        if self._fleet.rules.partitionable and not gives_devices(device.slice, self._fleet.rules):
+            yield PoolInvalid(str(device.slice.pool_id), BESIDE_COUNTERS)
             return
         if self._nodes.nodes and self._nodes.is_for_none(device):
             yield NodeNotSelected(where_usable(device), self._nodes.near_miss(device))

@@ -14,7 +14,7 @@ from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.own_counters import with_own_counters
-from dra_driver.allocator.pools import Pool, ignored_because
+from dra_driver.allocator.pools import Pool, gives_devices, ignored_because
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
@@ -224,6 +224,7 @@ class Fleet:
             users: dict[str, AllocatedClaim] = {}
             for device in self.pools[pool_id].all_devices:
                 if counter:
+                    and gives_devices(one.slice, rules)
                     takes = device.consumes.get((counter_set, counter), 0) > 0
                 else:
                     takes = counter_set in dict(device.groups)
