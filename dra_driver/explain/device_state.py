@@ -128,6 +128,13 @@ class DeviceState:
         if device.device.taints:
             yield from self._tainted(device)
 
+    def refuses(self, device: SliceDevice) -> bool:
+        """Return whether a reason is against the device whatever its amounts are."""
+        is_held = device.id in self._fleet.held.devices and not self._request.admin_access
+        if is_held or (self._nodes.nodes and self._nodes.is_for_none(device)):
+            return True
+        return any(self._features(device)) or any(self._tainted(device))
+
     def _taken_all_the_same(self, device: SliceDevice) -> bool:
         """Whether the pool is incomplete, and this release takes the device from it for this request."""
         older = self._fleet.rules.takes_from_incomplete_pools and not self._request.all_devices
