@@ -180,8 +180,8 @@ class SliceIndex:
             problem = device_named_twice(slices)
             return Pool(pool_id, () if problem else slices, invalid_because=problem)
         with_counters = [part for part in (*slices, *others) if part.spec.shared_counters]
-        own = [part for part in slices if self._has_devices(part)]
-        for_others = [part for part in others if self._has_devices(part)]
+        own = [part for part in slices if gives_devices(part, self._rules)]
+        for_others = [part for part in others if gives_devices(part, self._rules)]
         counter_sets, problem = counter_sets_of(with_counters)
         # The stable allocator also checks devices in slices with counters. From 1.35 on the API allows no devices there.
         checked = own if self._rules.newer_than_stable else slices
@@ -194,9 +194,10 @@ class SliceIndex:
             return Pool(pool_id, invalid_because=problem)
         return Pool(pool_id, own, for_others=for_others, counter_sets=counter_sets)
 
-    def _has_devices(self, part: PoolSlice) -> bool:
-        """Return whether the scheduler takes devices of the slice: from 1.35 on, not of one with counters."""
-        return self._rules.counters_beside_devices or not part.spec.shared_counters
+
+def gives_devices(part: PoolSlice, rules: Rules) -> bool:
+    """Return whether the scheduler takes devices of the slice: from 1.35 on, not of one with counters."""
+    return rules.counters_beside_devices or not part.spec.shared_counters
 
 
 class Ignored(NamedTuple):

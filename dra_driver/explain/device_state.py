@@ -30,7 +30,7 @@ from dra_driver.allocator.features import (
     PARTITIONABLE,
     PRIORITIZED_LIST,
 )
-from dra_driver.allocator.pools import ignored_because
+from dra_driver.allocator.pools import gives_devices, ignored_because
 from dra_driver.allocator.taints import EFFECTIVE, tolerates
 from dra_driver.cel.reasons.similar import likely_attribute, question
 from dra_driver.explain.claim_request import ClaimRequest
@@ -45,6 +45,7 @@ from dra_driver.explain.verdict import (
     Ending,
     FeatureOff,
     NodeNotSelected,
+    PoolInvalid,
     Tainted,
     Verdict,
 )
@@ -53,6 +54,7 @@ from dra_driver.model.api.resource_slice import DeviceTaint
 from dra_driver.model.quantity import Quantity
 
 SKIPPING = "a device with skipNodeOperations"
+BESIDE_COUNTERS = "devices are in a slice with sharedCounters, where this release takes none"
 
 
 def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
@@ -109,6 +111,9 @@ class DeviceState:
         if unusable is not None and not self._taken_all_the_same(device):
             yield unusable
             return
+        if self._fleet.rules.partitionable and not gives_devices(device.slice, self._fleet.rules):
+            yield PoolInvalid(str(device.slice.pool_id), BESIDE_COUNTERS)
+            return
         if self._nodes.nodes and self._nodes.is_for_none(device):
             yield NodeNotSelected(where_usable(device), self._nodes.near_miss(device))
         yield from self._features(device)
@@ -122,6 +127,13 @@ class DeviceState:
                 yield from self._used_up(device)
         if device.device.taints:
             yield from self._tainted(device)
+
+    def refuses(self, device: SliceDevice) -> bool:
+        """Return whether a reason is against the device whatever its amounts are."""
+        is_held = device.id in self._fleet.held.devices and not self._request.admin_access
+        if is_held or (self._nodes.nodes and self._nodes.is_for_none(device)):
+            return True
+        return any(self._features(device)) or any(self._tainted(device))
 
     def _taken_all_the_same(self, device: SliceDevice) -> bool:
         """Whether the pool is incomplete, and this release takes the device from it for this request."""

@@ -27,9 +27,10 @@ from dra_driver.explain.facts.named_node import named, refused_for, starts_witho
 from dra_driver.explain.given_back import give_back
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.not_read import (
+    Asked,
     doubts_about_devices,
     doubts_about_node_resources,
-    doubts_about_pods,
+    doubts_about_nodes,
 )
 from dra_driver.explain.on_node import on_node, unknown_node, without_node
 from dra_driver.explain.outcome import EXIT_CODES, Change, ClaimReport, NodeGroup, Outcome, Report
@@ -202,9 +203,13 @@ class Explanation:
     def _verdicts(self) -> Iterator[Verdict]:
         """Yield the verdicts about the subject as a whole."""
         facts, nodes, pod = self.facts, self.nodes, self._subject.pod
-        classes = {one.body.device_class_name for one in facts.requests}
-        names = {one.name for one in facts.wanted}
-        doubts = tuple(doubts_about_devices(facts.fleet, classes, names, fit=nodes.some_fit))
+        asked = Asked(
+            requests=self._requests,
+            claims={one.name for one in facts.wanted},
+            fit=nodes.some_fit,
+            nodes=[one.metadata.name for one in nodes.taking],
+        )
+        doubts = tuple(doubts_about_devices(facts.fleet, asked))
         yield from doubts
         gates = (pod.spec.scheduling_gates or ()) if pod else ()
         if gates:
@@ -238,7 +243,7 @@ class Explanation:
         own = tuple(device for claim in had for device in chosen_devices(claim))
         placements = ((*own, *chosen) for chosen in self.nodes.placements())
         doubts = (
-            *doubts_about_pods(subject.state),
+            *doubts_about_nodes(subject.state, [one.metadata.name for one in self.nodes.taking]),
             *doubts_about_node_resources(self.facts.fleet, placements),
         )
         return ("could not tell" if doubts else "devices fit"), doubts

@@ -8,6 +8,8 @@ only from a node that passes the pod's other filters (node selector, taints, ...
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import ConstraintViolated, PoolUnusable
 from dra_driver.allocator.features import OPTIONAL_NODE_OPERATIONS
@@ -19,6 +21,7 @@ from dra_driver.explain.equivalence import equivalence_for
 from dra_driver.explain.facts.claim_problems import MALFORMED
 from dra_driver.explain.facts.claim_state import skips_operations
 from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.facts.left_out import LeftOut
 from dra_driver.explain.names import full_name
 from dra_driver.explain.outcome import NodeGroup
 from dra_driver.explain.reasons import RequestExplained
@@ -33,6 +36,7 @@ from dra_driver.explain.verdict import (
     FeatureOff,
     HeldByClaim,
     NodeResources,
+    NotEnoughDevices,
     SelectorFalse,
     Tainted,
     TooManyDevices,
@@ -182,8 +186,20 @@ class NodesExplained:
         """Group the names of the nodes by the reasons why the devices do not fit there."""
         found: dict[tuple[NodeReason, ...], list[str]] = {}
         for node in nodes:
-            found.setdefault(self._on(tried, node), []).append(node.metadata.name)
+            reasons = self._on(tried, node)
+            left_out = self._facts.fleet.left_out_on.get(node.metadata.name, ())
+            if left_out and not tried.fits:
+                reasons = (*map(_not_empty, reasons), *self._doubts(left_out))
+            found.setdefault(reasons, []).append(node.metadata.name)
         return found
+
+    def _doubts(self, left_out: Sequence[LeftOut]) -> Iterator[NodeReason]:
+        """Yield the first of these slices whose devices the requests may get."""
+        for part in left_out:
+            if any(one.of_left_out(part) != {False} for one in self._requests):
+                gap = self._facts.fleet.state.gaps("resourceslices", part.slices[0])[0]
+                yield NodeReason(CouldNotTell(gap.reason, str(gap)))
+                return
 
     def _on(self, tried: TriedNodes, node: Node) -> tuple[NodeReason, ...]:
         """Return why the devices do not fit on one node. On equivalent nodes, other claims may have the devices."""
@@ -325,6 +341,14 @@ def meaning_of(result: TrialResult) -> Verdict:
 def _only_counts(reason: Verdict) -> bool:
     is_late = isinstance(reason, CouldNotTell) and reason.cause == "timeout"
     return is_late or isinstance(reason, SelectorFalse)
+
+
+def _not_empty(reason: NodeReason) -> NodeReason:
+    """Return the reason for a node on which there are devices that were left out."""
+    found = reason.verdict
+    if isinstance(found, NotEnoughDevices) and found.empty:
+        return reason._replace(verdict=replace(found, empty=False))
+    return reason
 
 
 def _names(claim: ResourceClaim) -> list[str]:

@@ -3,12 +3,21 @@
 
 An unread slice or class may change every answer. An unread claim or taint rule can only make devices unavailable, so "does not fit"
 stays true. An unread node can only add devices, so "fits" stays true. Unread pods may use resources that seem to be free on a node.
+
+Of an object with a quantity that cannot be parsed all the rest is known (`readable`, `facts/left_out`). So it leaves open only the
+answers for its own nodes, and for requests that may get its devices: anybody can create such an object, and it must not
+silence the answers for others.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+
+from msgspec import Struct
 
 from dra_driver.allocator.state import DeviceID
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.left_out import LeftOut
+from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.verdict import ChosenDevice, CouldNotTell
 from dra_driver.explain.verdicts.general import NOT_COUNTED
 from dra_driver.model.cluster import ClusterState, NotRead
@@ -18,34 +27,75 @@ NODE_RESOURCES = "DRANodeAllocatableResources"
 _WHOLE_KINDS = ("resourceslices", "deviceclasses", "resourceclaims", "nodes")
 
 
-def doubts_about_devices(
-    fleet: Fleet, classes: Collection[str], claims: Collection[str], *, fit: bool
-) -> Iterator[CouldNotTell]:
-    """Yield the unread objects that may change whether claims of these `classes` fit; `fit` is the answer without these objects.
+class Asked(Struct, frozen=True):
+    """What is asked for, and the answer without the objects that could not be read.
 
-    `claims` are the names of the claims that the report is about. They are left out: each has its own verdict if it is unread.
+    `claims` are the names of the claims that the report is about. `fit`: whether the devices fit on some node; `nodes` are those
+    nodes that take the pod too.
+    """
+
+    requests: Sequence[RequestExplained]
+    claims: Collection[str]
+    fit: bool
+    nodes: Collection[str]
+
+
+def doubts_about_devices(fleet: Fleet, asked: Asked) -> Iterator[CouldNotTell]:
+    """Yield the unread objects that may change whether the claims fit.
+
+    The claims that the report is about are passed over: each has its own verdict if it is unread.
     """
     state = fleet.state
     for resource in _WHOLE_KINDS:
         yield from _could_not_tell([gap for gap in state.gaps(resource) if not gap.name])
-    yield from _could_not_tell([gap for gap in state.gaps("resourceslices") if gap.name])
+    yield from _could_not_tell(list(_slices_that_count(fleet, asked)))
+    classes = {one.request.body.device_class_name for one in asked.requests}
     needed = {name for name in classes if name not in fleet.classes}
     yield from _could_not_tell(
         [gap for gap in state.gaps("deviceclasses") if gap.name and gap.name in needed]
     )
-    if not fit:
-        yield from _could_not_tell([gap for gap in state.gaps("nodes") if gap.name])
+    anywhere = [gap for gap in state.not_read if gap.only_nodes is None]
+    if not asked.fit:
+        nodes = [gap for gap in anywhere if gap.resource == "nodes" and gap.name]
+        yield from _could_not_tell(nodes)
         return
-    yield from _could_not_tell(
-        [gap for gap in state.gaps("resourceclaims") if gap.name not in ("", *claims)]
-    )
+    others = [gap for gap in anywhere if gap.resource == "resourceclaims"]
+    yield from _could_not_tell([gap for gap in others if gap.name not in ("", *asked.claims)])
     if fleet.rules.taints and fleet.is_on(TAINT_RULES):
         yield from _could_not_tell(state.gaps("devicetaintrules"))
 
 
-def doubts_about_pods(state: ClusterState) -> tuple[CouldNotTell, ...]:
-    """Return a verdict for unread pods, if there are any: they may use resources that seem to be free on a node."""
-    return tuple(_could_not_tell(state.gaps("pods")))
+def _slices_that_count(fleet: Fleet, asked: Asked) -> Iterator[NotRead]:
+    """Yield the gaps of single slices that may change the answer."""
+    yield from (gap for gap in fleet.unread_slices if gap.name)
+    counting = {
+        name
+        for part in fleet.left_out
+        if any(_counts(part, one, asked.nodes) for one in asked.requests)
+        for name in part.slices
+    }
+    yield from (gap for gap in fleet.state.gaps("resourceslices") if gap.name in counting)
+
+
+def _counts(part: LeftOut, request: RequestExplained, nodes: Collection[str]) -> bool:
+    """Return whether the devices that are left out may change the answer for a request that gets its devices on these nodes."""
+    found = request.of_left_out(part)
+    # A selector that fails on a device ends the search on all nodes. A device that matches changes nothing for other nodes.
+    elsewhere = part.node and any(name != part.node for name in nodes)
+    return None in found or (True in found and not elsewhere)
+
+
+def doubts_about_nodes(state: ClusterState, nodes: Collection[str]) -> tuple[CouldNotTell, ...]:
+    """Return a verdict if on each of these nodes an unread object may use resources that seem to be free, or change how much there is."""
+    gaps = [
+        *state.gaps("pods"),
+        *(gap for gap in state.gaps("nodes") if gap.only_nodes is not None),
+    ]
+    anywhere = [gap for gap in gaps if gap.only_nodes is None]
+    there = [gap for gap in gaps if not set(gap.only_nodes or ()).isdisjoint(nodes)]
+    doubtful = chain.from_iterable(gap.only_nodes or () for gap in there)
+    is_certain = bool(set(nodes).difference(doubtful))
+    return tuple(_could_not_tell(anywhere or ([] if is_certain else there)))
 
 
 def doubts_about_node_resources(

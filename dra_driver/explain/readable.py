@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which objects of a cluster have a quantity that cannot be parsed?
 
-An API server accepts no such object, but a recorded cluster state may have been edited by hand. `explain` lists the object as not
-read, and continues with all other objects.
+An API server stores quantities of any size, and `amounts` computes only with those of a sane one; a recorded cluster state may have
+been edited by hand too. `explain` lists the object as not read. What it says besides its quantities counts all the same.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dra_driver.allocator.amounts import amount
 from dra_driver.allocator.failures import AllocationError
 from dra_driver.allocator.requests import object_name
-from dra_driver.model.api.core import Container, Node, Pod, PodStatus
-from dra_driver.model.api.meta import ApiValue, ObjectMeta, QuantityText
+from dra_driver.model.api.core import OVER, Container, Node, Pod, PodStatus
+from dra_driver.model.api.meta import ApiValue, QuantityText
 from dra_driver.model.api.resource_claim import (
     CapacityRequirements,
     ResourceClaim,
@@ -29,17 +30,20 @@ Found = Iterable[tuple[str, QuantityText | None]]
 
 
 def readable(state: ClusterState) -> ClusterState:
-    """Return the cluster without the objects that have a bad quantity, and list these objects in `not_read`."""
+    """Return the cluster without the bad quantities, and list their objects in `not_read`, with the nodes where they count.
+
+    Pods, templates and claims are left out, but a claim with devices keeps the whole of them: how much it takes is not known. A node
+    lacks the resource. A slice stays as it is, and `facts/left_out` leaves out its devices.
+    """
     kept: dict[str, tuple[ApiValue, ...]] = {}
     gaps: list[NotRead] = []
-    for resource, field in _RESOURCES.items():
+    for resource, (field, rest) in _RESOURCES.items():
         objects: tuple[Any, ...] = getattr(state, field)
         bad = {id(one): problem for one in objects if (problem := bad_quantity(one))}
         if bad:
-            kept[field] = tuple(one for one in objects if id(one) not in bad)
-            gaps += (
-                _gap(resource, one.metadata, bad[id(one)]) for one in objects if id(one) in bad
-            )
+            left = (rest(one) if id(one) in bad else one for one in objects)
+            kept[field] = tuple(one for one in left if one is not None)
+            gaps += (_gap(resource, one, bad[id(one)]) for one in objects if id(one) in bad)
     if not gaps:
         return state
     return msgspec.structs.replace(state, **kept, not_read=(*state.not_read, *gaps))
@@ -63,10 +67,54 @@ def _problem(text: QuantityText) -> str:
     return ""
 
 
-def _gap(resource: str, metadata: ObjectMeta, problem: str) -> NotRead:
+def _gap(resource: str, thing: Any, problem: str) -> NotRead:
     return NotRead(
-        resource=resource, reason="malformed", name=object_name(metadata), message=problem
+        resource=resource,
+        reason="malformed",
+        name=object_name(thing.metadata),
+        message=problem,
+        only_nodes=_nodes_of(thing),
     )
+
+
+def _nodes_of(thing: ApiValue) -> tuple[str, ...] | None:
+    """Return the nodes on which the quantities of an object count, as far as `readable` leaves anything open; None if that is not known."""
+    match thing:
+        case Node():
+            return (thing.metadata.name,)
+        case Pod():
+            uses = thing.spec.node_name and thing.status.phase not in OVER
+            return (thing.spec.node_name,) if uses else ()
+        case ResourceSlice():
+            return (thing.spec.node_name,) if thing.spec.node_name else None
+        case _:
+            return ()
+
+
+def _nothing(_thing: ApiValue) -> None:
+    return None
+
+
+def _node_without(node: Node) -> Node:
+    offered = {
+        name: text for name, text in (node.status.allocatable or {}).items() if not _problem(text)
+    }
+    return replace(node, status=replace(node.status, allocatable=offered or None))
+
+
+def _claim_with_devices(claim: ResourceClaim) -> ResourceClaim | None:
+    allocation = claim.status.allocation
+    if allocation is None:
+        return None
+    results = [
+        replace(one, consumed_capacity=None, share_id=None)
+        if any(map(_problem, (one.consumed_capacity or {}).values()))
+        else one
+        for one in allocation.devices.results or ()
+    ]
+    allocation = replace(allocation, devices=replace(allocation.devices, results=results))
+    status = replace(claim.status, allocation=allocation)
+    return replace(claim, spec=ResourceClaimSpec(), status=status)
 
 
 def _of_node(node: Node) -> Found:
@@ -172,14 +220,14 @@ def _named(
     return [(f"{place}[{name}]", text) for name, text in quantities.items() if _problem(text)]
 
 
-_RESOURCES = {
-    "nodes": "nodes",
-    "pods": "pods",
-    "resourceslices": "resource_slices",
-    "resourceclaims": "resource_claims",
-    "resourceclaimtemplates": "resource_claim_templates",
+_RESOURCES: Mapping[str, tuple[str, Callable[[Any], ApiValue | None]]] = {
+    "nodes": ("nodes", _node_without),
+    "pods": ("pods", _nothing),
+    "resourceslices": ("resource_slices", lambda whole: whole),
+    "resourceclaims": ("resource_claims", _claim_with_devices),
+    "resourceclaimtemplates": ("resource_claim_templates", _nothing),
 }
-"""The kinds that have quantities, each with its field of ClusterState."""
+"""The kinds that have quantities, each with its field of ClusterState, and what stays of an object with a bad one."""
 
 _QUANTITIES: Mapping[type[ApiValue], Callable[[Any], Found]] = {
     Node: _of_node,

@@ -16,6 +16,7 @@ from dra_driver.explain.claim_request import ClaimRequest
 from dra_driver.explain.device_state import features_off, state_for
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.fleet import Fleet
+from dra_driver.explain.facts.left_out import LeftOut
 from dra_driver.explain.selector_answers import Judgement, answers_for
 from dra_driver.explain.verdict import Verdict
 
@@ -81,6 +82,21 @@ class RequestExplained:
         selected = self.answers.judged(device).verdicts
         others = self._state.all_reasons(device)
         return (*selected, *others) if selected and others else selected or others
+
+    def of_left_out(self, part: LeftOut) -> set[bool | None]:
+        """Return what holds of devices of which no amount is known: True if the request may get one, None if its selectors fail on one.
+
+        {False} if neither.
+        """
+        key = (LeftOut, part.slices, part.node, self.asks)
+        return self.fleet.shared(key, lambda: {False, *map(self._may_get, part.devices)})
+
+    def _may_get(self, device: SliceDevice) -> bool | None:
+        if self._stop():
+            return True
+        if self.problems or self._state.refuses(device):
+            return False
+        return self.answers.may_match(device)
 
     def first(self, device: SliceDevice) -> Verdict | None:
         """Return the first reason, as the report shows it for a group of devices; None if there is no reason."""

@@ -16,7 +16,7 @@ from dra_driver.explain.verdicts.claim import (
     OF_ANOTHER_GROUP,
     OF_ANOTHER_POD,
 )
-from dra_driver.explain.verdicts.general import GATE_UNKNOWN, NOT_COUNTED
+from dra_driver.explain.verdicts.general import BUG, GATE_UNKNOWN, NOT_COUNTED
 from dra_driver.explain.verdicts.pod import (
     LISTS_NONE,
     NAMED_IN_VAIN,
@@ -265,6 +265,8 @@ _BY_WORDS: Mapping[type, Mapping[str, str]] = {
         "forbidden": "give the right that is named there (`get` and `list`)",
         "malformed": "correct the object that is named there",
         "timeout": "give the search more time (`--timeout`)",
+        BUG: "report it with what is on standard error and, if you can, with a file of `dra-driver record`; other pods have their own "
+        "answers, and about this one, `--node` asks for one node after the other",
         NOT_COUNTED: "compare what the pod and its devices take together with what the node has left (`kubectl describe node`)",
         GATE_UNKNOWN: "look for the gate in the flags of kube-scheduler, or give the right to read the API server's /metrics",
     },

@@ -144,6 +144,16 @@ class SelectorAnswers:
             known = self._judgements[number] = self._judge(device)
         return known
 
+    def may_match(self, device: SliceDevice) -> bool | None:
+        """Return whether the selectors match a device that the search does not see; None if they fail on it."""
+        value = self._fleet.value_of(device)
+        try:
+            return all(one.explained.selector.matches(value, self._stop) for one in self.selectors)
+        except EvaluationError:
+            return None
+        except Cancelled:
+            return True
+
     def number(self, device: SliceDevice) -> int:
         """Return a number that is equal for devices with equal values for what the selectors read."""
         return self._values.of(device)

@@ -38,6 +38,7 @@ from dra_driver.explain.subject.subject import (
 from dra_driver.explain.subject.wanted import Known, of_pod
 from dra_driver.explain.turns import ENDLESS, Time, Told, by_turns
 from dra_driver.explain.verdict import CouldNotTell
+from dra_driver.explain.verdicts.general import BUG
 from dra_driver.explain.waiting_pods import pods_of
 from dra_driver.model.api.core import Pod
 from dra_driver.model.api.workload import PLURALS, with_parts
@@ -298,7 +299,7 @@ def _no_time(unit: _Unit) -> Report:
 
 def _of_bug(title: str, error: Exception) -> Report:
     what = f"a bug in dra-driver ({type(error).__name__}), which says nothing about the devices"
-    why = CouldNotTell("failed", what)
+    why = CouldNotTell(BUG, what)
     return msgspec.structs.replace(_unknown(title, str(why)), verdicts=(why,))
 
 

@@ -54,7 +54,8 @@ class NotRead(ApiValue, frozen=True):
     """A kind of object, or one object, that could not be read.
 
     `resource` is the name in RBAC ("pods"). `name` is "namespace/name" or "name" for one object, and empty for the whole kind.
-    `message` is for an operator. `only_namespace` is the namespace whose objects were read, if the right is missing for all others only.
+    `message` is for an operator. `only_nodes` are the nodes on which the object may change something, null if that is not known.
+    `only_namespace` is the namespace whose objects were read, if the right is missing for all others only.
     """
 
     resource: str
@@ -62,6 +63,7 @@ class NotRead(ApiValue, frozen=True):
     name: str = ""
     message: str = ""
     only_namespace: str = ""
+    only_nodes: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         return f"{self.resource} {self.name}".rstrip() + f": {self.message}"
@@ -105,9 +107,13 @@ class ClusterState(ApiValue, frozen=True):
             None,
         )
 
-    def gaps(self, resource: str) -> tuple[NotRead, ...]:
-        """All gaps of a kind: the whole kind, and single objects of it."""
-        return tuple(gap for gap in self.not_read if gap.resource == resource)
+    def gaps(self, resource: str, name: str = "") -> tuple[NotRead, ...]:
+        """All gaps of a kind: the whole kind, and single objects of it; with `name` those of that object alone."""
+        return tuple(
+            gap
+            for gap in self.not_read
+            if gap.resource == resource and (not name or gap.name == name)
+        )
 
 
 class _Head(msgspec.Struct, rename="camel"):

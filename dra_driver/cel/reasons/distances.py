@@ -82,7 +82,8 @@ def _unlike(path: DevicePath, asked: str, text: str, meant: Meant) -> float:
 def _between(one: Decimal, other: Decimal) -> float:
     """Return the difference as a part of the larger number."""
     largest = max(abs(one), abs(other))
-    return min(float(abs(one - other) / largest), FAR) if largest else 0.0
+    # Each part by itself: the difference of two numbers can be too large for a Decimal.
+    return min(float(abs(one / largest - other / largest)), FAR) if largest else 0.0
 
 
 def _number_in(part: Expr) -> Decimal | None:

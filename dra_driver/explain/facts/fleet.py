@@ -6,6 +6,7 @@ The search reads only the slices for one node. The report reads the pools of all
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 from dra_driver.allocator.allocate import Allocator
@@ -14,7 +15,7 @@ from dra_driver.allocator.counters import AvailableCounters
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.own_counters import with_own_counters
-from dra_driver.allocator.pools import Pool, ignored_because
+from dra_driver.allocator.pools import Pool, gives_devices, ignored_because
 from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
@@ -24,6 +25,7 @@ from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 from dra_driver.explain.facts.device_nodes import DeviceNodes
 from dra_driver.explain.facts.holders import Holders
+from dra_driver.explain.facts.left_out import LeftOut, leave_out
 from dra_driver.explain.facts.pools import pools_of
 from dra_driver.explain.facts.resized_pods import StatusCounts
 from dra_driver.explain.facts.used_resources import UsedResources
@@ -31,7 +33,7 @@ from dra_driver.explain.names import full_name
 from dra_driver.explain.verdict import FeatureOff, PoolIncomplete, PoolInvalid
 from dra_driver.model.api.resource_claim import DeviceClass, ResourceClaim
 from dra_driver.model.api.resource_slice import ResourceSlice
-from dra_driver.model.cluster import ClusterState
+from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.model.gates import (
     POD_RESIZE,
     TAINT_RULES,
@@ -63,7 +65,8 @@ class Fleet:
         }
         rules = state.device_taint_rules if self.is_on(TAINT_RULES) else ()
         tainted = with_taint_rules(state.resource_slices, rules)
-        published = tainted[0]
+        unread = {gap.name for gap in state.gaps("resourceslices")}
+        published, self.left_out = leave_out(tainted[0], unread)
         if self.rules.counters_beside_devices:
             published = tuple(with_own_counters(published))
         self.slices: tuple[ResourceSlice, ...] = published
@@ -162,9 +165,25 @@ class Fleet:
         return self.shared((DevicePath, path), lambda: self._publishes(path))
 
     def _publishes(self, path: DevicePath) -> bool:
-        return bool(self.state.gaps("resourceslices")) or any(
-            value_at(path, one.id.driver, one.device) is not None for one in self.all_devices
+        in_doubt = (one for part in self.left_out for one in part.devices)
+        return bool(self.unread_slices) or any(
+            value_at(path, one.id.driver, one.device) is not None
+            for one in chain(self.all_devices, in_doubt)
         )
+
+    @cached_property
+    def unread_slices(self) -> Sequence[NotRead]:
+        """The gaps of slices of which nothing is known; those in `left_out` are not among them."""
+        known = {name for part in self.left_out for name in part.slices}
+        return [gap for gap in self.state.gaps("resourceslices") if gap.name not in known]
+
+    @cached_property
+    def left_out_on(self) -> Mapping[str, Sequence[LeftOut]]:
+        """What is left out of the pools of single nodes, by the node."""
+        found: dict[str, list[LeftOut]] = {}
+        for part in self.left_out:
+            found.setdefault(part.node, []).append(part)
+        return found
 
     @cached_property
     def nodes(self) -> DeviceNodes:
@@ -205,6 +224,7 @@ class Fleet:
                 self.pools[pool_id],
                 lambda one: (
                     (one.id in held.devices or one.id in held.shares)
+                    and gives_devices(one.slice, rules)
                     and ignored_because(one.slice, rules) is None
                 ),
             )

@@ -34,8 +34,8 @@ def named(
 ) -> Found:
     """Return the object that the subject names. Raises Permanent if there is none; the message spells `kind` as kubectl does."""
     found = find(objects, subject.namespace, subject.name)
-    if found is None:
-        name = f"{subject.namespace}/{subject.name}"
+    name = f"{subject.namespace}/{subject.name}"
+    if found is None or where.state.gaps(f"{kind}s", name):
         alike = {one.metadata.namespace for one in objects if one.metadata.name == subject.name}
         if alike:
             shown = listed(sorted(alike))

@@ -52,7 +52,10 @@ class Known:
 
     @cached_property
     def _claims(self) -> Mapping[tuple[str, str], ResourceClaim]:
-        return {_key(one.metadata): one for one in reversed(self.state.resource_claims)}
+        # Of a claim that could not be read, the state may still have the devices.
+        unread = {gap.name for gap in self.state.gaps("resourceclaims")}
+        found = {_key(one.metadata): one for one in reversed(self.state.resource_claims)}
+        return {key: one for key, one in found.items() if "/".join(key) not in unread}
 
     @cached_property
     def _templates(self) -> Mapping[tuple[str, str], ResourceClaimTemplate]:

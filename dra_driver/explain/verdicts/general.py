@@ -5,6 +5,7 @@ import msgspec
 
 from dra_driver.explain.verdicts.base import Case
 
+BUG = "bug"
 GATE_UNKNOWN = "feature gate unknown"
 NOT_COUNTED = "not counted"
 
@@ -34,7 +35,7 @@ class Fits(Case, frozen=True):
 class CouldNotTell(Case, frozen=True):
     """Something that the answer depends on could not be read or understood.
 
-    `cause`: forbidden, malformed, timeout, not_served, failed, feature gate unknown, not counted.
+    `cause`: forbidden, malformed, timeout, not_served, failed, bug, feature gate unknown, not counted.
     """
 
     cause: str

@@ -14,6 +14,7 @@ from dra_driver.explain.verdict import (
     AllUnsatisfied,
     ClassMissing,
     CouldNotTell,
+    HeldByClaim,
     NodeUnschedulable,
     NotEnoughDevices,
     SelectorNeverMatches,
@@ -27,6 +28,7 @@ from tests.e2e.fleet import GPU, HOME, device, devices, request, resource_slice
 from tests.unit.explain.clusters import holder, state
 
 ONE = resource_slice(devices(1))
+PARTS = {"DRAPartitionableDevices": True}
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 
 
@@ -293,3 +295,24 @@ def test_an_alternative_of_a_missing_class_stops_the_pod_although_another_one_fi
         ("gpu/missing",),
     )
     assert not any(isinstance(one, CouldNotTell) for one in report.verdicts)
+
+
+@pytest.mark.parametrize("consumed", ["s", "unknown"])
+def test_from_a_slice_with_counters_no_device_is_taken(consumed: str) -> None:
+    """A slice of Kubernetes 1.34 may be stored still. What its devices consume was never checked by a newer API server."""
+    part = [{"counterSet": consumed, "counters": {"c": {"value": "1"}}}]
+    counters = [{"name": "s", "counters": {"c": {"value": "4"}}}]
+    old = resource_slice(devices(1, consumesCounters=part), pool="old")
+    old["spec"]["sharedCounters"] = counters
+    cluster = state(words.node("old"), ONE, old, holder("gpu-0", pool="old"))
+    assert asking(request(), cluster=cluster).exit_code == 0
+    report = asking(request(count=2), cluster=cluster)
+    (there,) = (one for one in report.nodes if one.nodes == ("old",))
+    assert [str(one) for one in there.devices] == [
+        f"pool {GPU}/old is invalid: devices are in a slice with sharedCounters, where this release takes none"
+    ]
+    older = msgspec.structs.replace(cluster, kubernetes_version="v1.34.1", feature_gates=PARTS)
+    if consumed == "s":
+        report = asking(request(count=2), cluster=older)
+        (there,) = (one for one in report.nodes if one.nodes == ("old",))
+        assert [type(one) for one in there.devices] == [HeldByClaim]

@@ -6,10 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.errors import Permanent
+from dra_driver.explain.claim_request import requests_in
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.not_read import NODE_RESOURCES, doubts_about_node_resources
 from dra_driver.explain.outcome import Report
+from dra_driver.explain.readable import readable
+from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.remedy import fix
 from dra_driver.explain.report import (
     ClaimSubject,
@@ -23,7 +27,7 @@ from dra_driver.model.api.core import Node, Pod
 from dra_driver.model.cluster import ClusterState, NotRead
 from tests.e2e import fleet as words
 from tests.e2e.fleet import GPU, HOME, devices, request, resource_slice
-from tests.unit.explain.clusters import state
+from tests.unit.explain.clusters import claim, holder, state
 
 ONE = resource_slice(devices(1))
 FITS = words.claim(request())
@@ -172,6 +176,135 @@ def test_a_quantity_that_is_none_costs_its_object_only() -> None:
     assert report.exit_code == 2
     assert unknown(report)[0].startswith(place)
     assert report.nodes[0].placement[0].driver == GPU
+
+
+TAINT = {"key": "k", "effect": "NoSchedule"}
+HUGE = "9e999999"
+"""API servers store it, and nobody computes with it."""
+
+
+def with_amount(amount: str = HUGE, *, node: str = "evil", **device: Any) -> dict[str, Any]:
+    found = devices(1, capacity={"memory": {"value": amount}}, **device)
+    return resource_slice(found, pool=node)
+
+
+def on_two_nodes(*objects: dict[str, Any], **fields: Any) -> ClusterState:
+    return state(words.node("evil"), resource_slice(devices(1)), *objects, **fields)
+
+
+def test_a_pod_of_no_node_takes_nothing_and_one_of_another_node_takes_nothing_here() -> None:
+    subject = (FITS, words.pod())
+    for node, code in (("", 0), ("evil", 0), (HOME, 2)):
+        pod = msgspec.structs.replace(pod_of(HUGE), spec=on(pod_of(HUGE), node))
+        cluster = msgspec.structs.replace(on_two_nodes(with_amount("1Gi")), pods=(pod,))
+        alone = msgspec.structs.replace(state(ONE), pods=(pod,))
+        assert asked(cluster, about=subject).exit_code == 0
+        assert asked(alone, about=subject).exit_code == code
+
+
+def on(pod: Pod, node: str) -> Any:
+    return msgspec.structs.replace(pod.spec, node_name=node)
+
+
+def test_a_node_with_such_an_amount_has_its_devices_all_the_same() -> None:
+    other = words.node("evil") | {"status": {"allocatable": {"cpu": HUGE, "pods": "9"}}}
+    cluster = state(other, ONE)
+    assert asked(cluster, about=(FITS_NOT, words.pod())).exit_code == 1
+    assert asked(cluster, about=(FITS, words.pod())).exit_code == 0
+    there = state(other, with_amount("1Gi"))
+    report = asked(there, about=(FITS, words.pod()))
+    assert (report.exit_code, unknown(report)[0].split(":")[0]) == (2, "nodes evil")
+
+
+def test_a_claim_with_such_an_amount_keeps_its_devices_and_no_others() -> None:
+    bad = words.claim(request(capacity={"requests": {"memory": HUGE}}), name="bad")
+    bad["metadata"]["namespace"] = "ns"
+    assert asked(state(ONE, bad)).exit_code == 0
+    held = {**holder("gpu-0"), "spec": bad["spec"]}
+    report = asked(state(ONE, held))
+    assert (report.exit_code, unknown(report)) == (1, [])
+    (missed,) = report.nodes[0].devices
+    assert str(missed).startswith("held by ns/holder")
+    with pytest.raises(Permanent, match="cannot read resourceclaim ns/holder: "):
+        explain(state(ONE, held), ClaimSubject("ns", "holder"))
+
+
+def test_a_pod_whose_claim_has_such_an_amount_is_told_that_it_could_not_be_read() -> None:
+    own = holder("gpu-0", name=words.MINE)
+    own["spec"] = words.claim(request(capacity={"requests": {"memory": HUGE}}))["spec"]
+    report = asked(state(ONE, own), about=(words.pod(),))
+    assert report.exit_code == 2
+    assert "9e999999" in str(report.claims[0].verdicts[0])
+
+
+def test_a_slice_with_such_an_amount_leaves_open_only_what_may_get_its_devices() -> None:
+    other = with_amount()
+    other["spec"]["driver"] = "evil.example"
+    for about, code in ((FITS, 0), (FITS_NOT, 1)):
+        assert asked(on_two_nodes(other), about=(about,)).exit_code == code
+    cluster = on_two_nodes(with_amount())
+    assert asked(cluster).exit_code == 0
+    report = asked(cluster, about=(FITS_NOT,))
+    assert (report.exit_code, len(unknown(report)), len(report.not_read)) == (2, 1, 1)
+    groups = {one.nodes[0]: one.devices for one in report.nodes}
+    assert [str(one)[:26] for one in groups["evil"]] == [
+        "2 devices are needed on on",
+        "could not tell (malformed)",
+    ]
+    assert not any(isinstance(one, CouldNotTell) for one in groups[HOME])
+    only_home = explain(cluster, ManifestSubject((FITS_NOT,), "ns", "f"), node=HOME)
+    only_evil = explain(cluster, ManifestSubject((FITS,), "ns", "f"), node="evil")
+    assert (only_home.exit_code, only_evil.exit_code) == (1, 2)
+
+
+@pytest.mark.parametrize("kind", ["tainted", "held", "off"])
+def test_a_device_that_nobody_gets_leaves_nothing_open_whatever_its_amounts_are(kind: str) -> None:
+    fields: dict[str, Any] = {
+        "tainted": {"taints": [TAINT]},
+        "off": {"bindingConditions": ["b"], "bindingFailureConditions": ["f"]},
+    }.get(kind, {})
+    cluster = on_two_nodes(
+        with_amount(**fields),
+        *([holder("gpu-0", pool="evil")] if kind == "held" else ()),
+        featureGates={"DRADeviceBindingConditions": False},
+    )
+    report = asked(cluster, about=(FITS_NOT,))
+    assert (report.exit_code, unknown(report)) == (1, [])
+
+
+def test_a_selector_that_fails_on_such_a_device_may_stop_the_pod_everywhere() -> None:
+    bad = with_amount(attributes={})
+    model = words.claim(
+        request(selectors=[{"cel": {"expression": f'device.attributes["{GPU}"].model == "a"'}}])
+    )
+    good = resource_slice(devices(1, attributes={"model": {"string": "a"}}))
+    report = asked(state(words.node("evil"), good, bad), about=(model,))
+    assert (report.exit_code, report.outcome) == (2, "could not tell")
+
+
+def test_when_no_time_is_left_such_a_device_may_match() -> None:
+    fleet = Fleet(readable(on_two_nodes(with_amount(taints=[TAINT]))))
+    one = next(requests_in(claim(request())))
+    (part,) = fleet.left_out
+    for over, found in ((False, {False}), (True, {False, True})):
+        asked_for = RequestExplained(fleet, one, fleet.nodes, lambda over=over: over)
+        assert asked_for.of_left_out(part) == found
+        fleet = fleet.without_answers()
+
+
+def test_what_such_devices_publish_is_no_typing_mistake() -> None:
+    fleet = Fleet(readable(on_two_nodes(with_amount(attributes={"own": {"bool": True}}))))
+    paths = [DevicePath("attributes", GPU, name) for name in ("own", "other")]
+    assert [fleet.publishes(one) for one in paths] == [True, False]
+
+
+def test_other_slices_of_the_pool_are_in_doubt_too() -> None:
+    bad = with_amount(node=HOME)
+    bad["spec"]["pool"]["resourceSliceCount"] = 2
+    good = resource_slice(devices(1), name="second", slices=2)
+    report = asked(state(good, bad))
+    assert report.exit_code == 2
+    assert "memory" in unknown(report)[0]
 
 
 def test_a_manifest_with_such_a_quantity_is_refused() -> None:

@@ -45,8 +45,13 @@ CONTAINERS = [
 ]
 COUNTERS = {"counters": {"slices": {"value": BAD}}}
 ASKED = {"capacity": {"requests": {"memory": BAD}}}
-RESULT = {"device": "gpu-0", "consumedCapacity": {"memory": BAD}}
+RESULT = {"device": "gpu-0", "shareID": "s", "consumedCapacity": {"memory": BAD}}
 ALLOCATED = {"status": {"allocation": {"devices": {"results": [{}, RESULT]}}}}
+HOLDING = {**NAMED, **ALLOCATED}
+HELD = {
+    **NAMED,
+    "status": {"allocation": {"devices": {"results": [{}, {"device": "gpu-0"}]}}},
+}
 OBJECTS = [
     (
         "nodes",
@@ -111,7 +116,7 @@ OBJECTS = [
     ),
     (
         "resourceClaims",
-        {**NAMED, **ALLOCATED},
+        HOLDING,
         "status.allocation.devices.results[gpu-0].consumedCapacity[memory]",
     ),
     (
@@ -133,10 +138,45 @@ def test_a_bad_quantity_costs_the_object_that_has_it_and_is_named(
     name = "/".join(
         thing["metadata"][key] for key in ("namespace", "name") if key in thing["metadata"]
     )
-    bad = NotRead(resource=field.lower(), reason="malformed", name=name, message=f"{place}: {WHY}")
-    assert found.not_read == (*state.not_read, bad)
-    whole = msgspec.convert({field: [good], "notRead": [gap]}, ClusterState)
+    (bad,) = found.not_read[1:]
+    bad = msgspec.structs.replace(bad, only_nodes=None)
+    assert bad == NotRead(
+        resource=field.lower(), reason="malformed", name=name, message=f"{place}: {WHY}"
+    )
+    left = [{**thing, "status": {}}] if field == "nodes" else []
+    if thing is HOLDING:
+        left = [HELD]
+    if field == "resourceSlices":
+        left = [thing]  # facts/left_out leaves out its devices
+    whole = msgspec.convert({field: [good, *left], "notRead": [gap]}, ClusterState)
     assert msgspec.structs.replace(found, not_read=state.not_read) == whole
+
+
+@pytest.mark.parametrize(
+    ("field", "thing", "nodes"),
+    [
+        ("nodes", {"status": {"allocatable": {"cpu": BAD}}}, ("x",)),
+        ("pods", {"spec": {"overhead": {"cpu": BAD}}}, ()),
+        ("pods", {"spec": {"nodeName": "n", "overhead": {"cpu": BAD}}}, ("n",)),
+        (
+            "pods",
+            {"spec": {"nodeName": "n", "overhead": {"cpu": BAD}}, "status": {"phase": "Failed"}},
+            (),
+        ),
+        ("resourceSlices", of_capacity(value=BAD), None),
+        ("resourceSlices", of_capacity(value=BAD) | {"nodeName": "n"}, ("n",)),
+        ("resourceClaims", {"spec": asking(exactly=ASKED)}, ()),
+        ("resourceClaims", ALLOCATED, ()),
+        ("resourceClaimTemplates", {"spec": {"spec": asking(exactly=ASKED)}}, ()),
+    ],
+)
+def test_a_bad_quantity_counts_on_the_nodes_of_its_object(
+    field: str, thing: dict[str, Any], nodes: tuple[str, ...] | None
+) -> None:
+    if "nodeName" in thing:
+        thing = {"spec": {**thing["spec"], "nodeName": thing["nodeName"]}}
+    state = msgspec.convert({field: [{**thing, **NAMED}]}, ClusterState)
+    assert [gap.only_nodes for gap in readable(state).not_read] == [nodes]
 
 
 def test_a_cluster_without_bad_quantities_stays_as_it_is() -> None:

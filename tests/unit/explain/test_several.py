@@ -12,6 +12,7 @@ from dra_driver.explain import several
 from dra_driver.explain.explanation import CUT, Limits
 from dra_driver.explain.facts import fleet
 from dra_driver.explain.outcome import Report
+from dra_driver.explain.remedy import fix
 from dra_driver.explain.several import explain_pods, explain_several, settled
 from dra_driver.explain.subject.subject import (
     ClaimSubject,
@@ -311,6 +312,7 @@ def test_a_bug_costs_its_pod_the_answer_and_no_other(monkeypatch: pytest.MonkeyP
     assert [one.exit_code for one in found] == [1, 2, 0]
     assert found[1].summary == str(found[1].verdicts[0])
     assert "a bug in dra-driver (IndexError)" in found[1].summary
+    assert fix(found[1].verdicts[0]).startswith("report it with what is on standard error")
     each = explain_pods(known, pods, time=ENDLESS, begins=lambda _: None, bug=bug)
     assert sorted(one.report.exit_code for one in each) == [0, 1, 2]
     assert told == ["pod ns/broken: list index out of range"] * 2

@@ -116,3 +116,8 @@ def test_a_driver_is_compared_as_a_text():
 def test_a_condition_that_compares_no_path_asks_for_no_value(condition):
     selector = ExplainedSelector(compile_selector(f"{A}.numa == 1 && {condition}"))
     assert selector.wanted(FalseCondition(condition, "")) is None
+
+
+def test_the_difference_of_numbers_need_not_be_a_number() -> None:
+    asked = f'{C}.memory.compareTo(quantity("-9e999999")) == 0'
+    assert far(asked, memory("9e999999")) == FAR

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which slices have a quantity that cannot be parsed, and which devices are in doubt for it?
+
+Such a slice stays in its pool, so that the pool is as complete as the scheduler sees it, but without devices and counters. So does
+each slice of the same pool for the same nodes: its devices may consume what the bad slice declares. Apart from their amounts all is
+known of these devices: for whom they are, and whether selectors match them. So they put in doubt only what may get one of them.
+"""
+
+from collections.abc import Collection, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dra_driver.allocator.devices import PoolSlice, SliceDevice
+from dra_driver.model.api.resource_slice import ResourceSlice
+
+_Part = tuple[str, str, str]
+
+
+class LeftOut(Struct, frozen=True):
+    """The devices of one pool for the same nodes, because of the quantities in these slices. `node` is "" if not one node has them."""
+
+    slices: tuple[str, ...]
+    node: str
+    devices: tuple[SliceDevice, ...]
+
+
+def leave_out(
+    published: Sequence[ResourceSlice], bad: Collection[str]
+) -> tuple[tuple[ResourceSlice, ...], tuple[LeftOut, ...]]:
+    """Return the slices without what is in doubt because of the slices named in `bad`, and what that is."""
+    names: dict[_Part, list[str]] = {}
+    for one in published:
+        if one.metadata.name in bad:
+            names.setdefault(_part(one), []).append(one.metadata.name)
+    if not names:
+        return tuple(published), ()
+    devices: dict[_Part, list[SliceDevice]] = {part: [] for part in names}
+    kept: list[ResourceSlice] = []
+    for one in published:
+        part = _part(one)
+        if part in names:
+            devices[part] += PoolSlice(one).devices
+            one = replace(one, spec=replace(one.spec, devices=None, shared_counters=None))  # noqa: PLW2901
+        kept.append(one)
+    found = (LeftOut(tuple(names[part]), part[2], tuple(devices[part])) for part in names)
+    return tuple(kept), tuple(found)
+
+
+def _part(published: ResourceSlice) -> _Part:
+    spec = published.spec
+    return spec.driver, spec.pool.name, spec.node_name or ""
