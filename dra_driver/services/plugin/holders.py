@@ -118,11 +118,16 @@ class Holders:
         self._memory.of(row).rebooted = True
 
     def give_up(self, row: PreparedClaim, locks: ClaimLocks) -> None:
-        """The kubelet gets an error, so no container can start with the row: take it back. If work on it goes on, that is done later."""
+        """The kubelet gets an error, so no container can start with the row: take it back. If that cannot be done now, or if work on it goes on,
+        it is done later.
+        """
         known = self._memory.of(row)
         known.unanswered, known.in_call = True, False
         if locks.holds(row.ref.uid):
-            self._forget(row, locks)
+            try:
+                self._forget(row, locks)
+            except DriverError as error:
+                self._not_freed(row, error)
 
     def not_given(self, rows: Iterable[PreparedClaim]) -> None:
         """The call that was to get the units of these rows again is refused, so no other pods than before may have them."""
@@ -309,7 +314,7 @@ class Holders:
         return found if found.users.call is None else None
 
     def _take_back_unnamed(self, row: PreparedClaim, known: Remembered, until: float) -> str:
-        if self._is_unwritten(known):
+        if known.unanswered or self._is_unwritten(known):
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             self._forgotten(row)
             return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
@@ -384,7 +389,10 @@ class Holders:
         try:
             self._take_back(row, because, self._parts.clock() + FREE_SECONDS)
         except DriverError as error:
-            self._log.warning("units_not_freed", row=str(row.ref), error=str(error))
+            self._not_freed(row, error)
+
+    def _not_freed(self, row: PreparedClaim, error: DriverError) -> None:
+        self._log.warning("units_not_freed", row=str(row.ref), error=str(error))
 
     def _take_back(self, judged: PreparedClaim, because: str, until: float) -> str:
         """Release a row, or hold it. Returns why it is held; empty if it is free."""

@@ -307,7 +307,10 @@ def test_a_row_that_changes_while_it_is_given_again_is_judged_anew(node: PluginN
 def test_a_row_that_is_worked_on_is_not_given_again(node: PluginNode) -> None:
     (row,) = node.rows()
     with node.parts.lock([f"claim-{row.ref.uid}"], node.parts.clock(), "a test"):
-        assert "device gpu-0 may still be used" in refused(node.allocate(ONE))
+        reason = refused(node.allocate(ONE))
+    assert "device gpu-0 may still be used" in reason
+    assert "unhealthy" not in reason  # only what is held is listed so
+    assert "make it again if no controller does" in reason
     given(node.allocate(ONE))
 
 
