@@ -158,6 +158,12 @@ class Usage(Struct, frozen=True):
         with self.store.reading() as state:
             # Read again: pods may have been added since the plan was made.
             row = state.read(uids=[uid]).claims.get(uid, claim)
+        return self.of(row)
+
+    def of(self, row: PreparedClaim) -> str:
+        """The same for a row as it is here, or for a part of one. The caller has its lock, and has just read it."""
+        if self.presence is None:
+            return ""
         boot_id = self.store.boot_id
         if reason := still_used(row, self.presence(row.users.pods or ()), boot_id=boot_id):
             return reason

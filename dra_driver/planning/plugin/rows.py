@@ -2,13 +2,14 @@
 """What a row in the state says about an Allocate call: its units, and what its containers got."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from dra_driver.model.cdi import ContainerEdits, DeviceNode, Hook, Mount
 from dra_driver.model.ids import DeviceName, UnitId
 from dra_driver.model.plugin import Path, UnitsOfContainer
 from dra_driver.model.state import PreparedClaim, PreparedDevice
+from dra_driver.planning.finish import variables_by_device
 
 
 def units_of(row: PreparedClaim) -> frozenset[UnitId]:
@@ -19,6 +20,17 @@ def units_of(row: PreparedClaim) -> frozenset[UnitId]:
 def shares_units(container: UnitsOfContainer, row: PreparedClaim) -> bool:
     """Whether the kubelet has given units of the row to this container."""
     return container.resource == row.ref.name and bool(units_of(row) & container.units)
+
+
+def describes(row: PreparedClaim, units: Collection[UnitId]) -> bool:
+    """Whether the row has an answer for those of these units that it has: it was given to its containers, and can be given again."""
+    names = (
+        cdi_id
+        for device in row.devices
+        if not set(units).isdisjoint(device.request_names)
+        for cdi_id in device.cdi_ids
+    )
+    return bool(row.cdi_spec) and variables_by_device(row.cdi_spec).keys() >= set(names)
 
 
 def owner_paths(rows: Iterable[PreparedClaim]) -> Mapping[DeviceName, frozenset[Path]]:

@@ -133,7 +133,7 @@ class AllocateUnits:
 
     def _fill(self, call: _Call, locks: ClaimLocks) -> Refusal | None:
         """Get all units of the call. Returns why that is not possible."""
-        parts, uid = self._parts, call.ref.uid
+        uid = call.ref.uid
         plan = None
         try:
             plan = self._planned(call, locks)
@@ -143,17 +143,26 @@ class AllocateUnits:
                 self._holders.answered(uid)
         if not isinstance(plan, Plan):
             return plan
-        late = finish_late(parts, locks, call.until)
-        result = parts.executor.work([plan], until=call.until, late=late)[uid]
+        try:
+            edits = self._set_up(plan, call.until, locks)
+        except Exception:
+            self._holders.give_up(started_row(plan), locks)
+            raise
+        self._holders.answered(uid)
+        call.take(plan.devices, edits)
+        return None
+
+    def _set_up(self, plan: Plan, until: float, locks: ClaimLocks) -> Sequence[object]:
+        """Set up what is reserved, and write that down. Returns the edits of the backends. Raises DriverError."""
+        parts, uid = self._parts, plan.claim.uid
+        late = finish_late(parts, locks, until)
+        result = parts.executor.work([plan], until=until, late=late)[uid]
         error = result.error
         if locks.holds(uid):
-            error = finish(parts, [(plan, result)], call.until)[uid]
+            error = finish(parts, [(plan, result)], until)[uid]
         if error is not None:
-            self._holders.give_up(started_row(plan), locks)
-            return Refusal(f"resource {call.resource.name}: {error}")
-        self._holders.answered(uid)
-        call.take(plan.devices, result.edits)
-        return None
+            raise error
+        return result.edits
 
     def _planned(self, call: _Call, locks: ClaimLocks) -> Plan | Refusal | None:
         """Plan and reserve. None if no unit is left that this call has to set up."""
@@ -191,9 +200,17 @@ class AllocateUnits:
             if parts.clock() + LOOK_SECONDS >= call.patience:
                 return Refusal(
                     f"resource {call.resource.name}: device {conflict.device} may still be used by the container that had it before: "
-                    f"{found}; it is listed as unhealthy until that has ended, so the next pod gets another one"
+                    f"{found}; {self._outlook(conflict.owner)}"
                 )
             parts.sleep(LOOK_SECONDS)
+
+    def _outlook(self, owner: ClaimRef) -> str:
+        row = self._parts.row(owner.uid)
+        if row is not None and row.held is not None:
+            return (
+                "it is listed as unhealthy until that has ended, so the next pod gets another one"
+            )
+        return "a pod that is made later may get it: make it again if no controller does"
 
     def _take_again(self, call: _Call, row: PreparedClaim) -> None:
         call.again.append(row)

@@ -19,6 +19,7 @@ force), the row is held: its units are listed as unhealthy, so that the kubelet 
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -33,11 +34,13 @@ from dra_driver.model.plan import Forget
 from dra_driver.model.plugin import KubeletCheckpoint
 from dra_driver.model.presence import Gone
 from dra_driver.model.state import CallBegun, PreparedClaim, Unknown, Users
-from dra_driver.planning.plugin.rows import shares_units, units_of
+from dra_driver.planning.plugin.parted import Parted, parted
+from dra_driver.planning.plugin.rows import describes, shares_units, units_of
 from dra_driver.planning.unprepare import plan_unanswered
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import AllClaims, NodeParts
 from dra_driver.services.plugin.memory import Memory, Remembered
+from dra_driver.services.plugin.parting import part
 from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS, ActiveLists, Witnesses
 from dra_driver.services.release import Silence
 from dra_driver.services.take_back import devices_of, end_late, undo
@@ -118,11 +121,16 @@ class Holders:
         self._memory.of(row).rebooted = True
 
     def give_up(self, row: PreparedClaim, locks: ClaimLocks) -> None:
-        """The kubelet gets an error, so no container can start with the row: take it back. If work on it goes on, that is done later."""
+        """The kubelet gets an error, so no container can start with the row: take it back. If that cannot be done now, or if work on it goes on,
+        it is done later.
+        """
         known = self._memory.of(row)
         known.unanswered, known.in_call = True, False
         if locks.holds(row.ref.uid):
-            self._forget(row, locks)
+            try:
+                self._forget(row, locks)
+            except DriverError as error:
+                self._not_freed(row, error)
 
     def not_given(self, rows: Iterable[PreparedClaim]) -> None:
         """The call that was to get the units of these rows again is refused, so no other pods than before may have them."""
@@ -137,19 +145,27 @@ class Holders:
         if row is None:
             return ""
         row = self._identified(row)
-        known = self._memory.of(row)
+        if found := self._parted(row):
+            reason = self._part(row, found, until)
+            if not reason or units_of(found.rest) & units:
+                return reason
         if row.held is None and not (row.ref.name == resource and units_of(row) & units):
             # Other units of the same hardware: a share and the whole device, or two resources. So the call says nothing about the row's pod.
             return self.needed(row) or self._take_back(row, ENDED, until)
-        is_over = row.held is not None or row.boot_id != self._store.boot_id
-        if not is_over and known.in_call:
+        if row.held is not None or row.boot_id != self._store.boot_id:
+            return self._take_back(row, REUSED, until)
+        return self._asked_for(row, units, until)
+
+    def _asked_for(self, row: PreparedClaim, units: frozenset[UnitId], until: float) -> Again | str:
+        known = self._memory.of(row)
+        if known.in_call:
             return "another call sets it up"
-        if not is_over and row.users.has_unknown:
+        if row.users.has_unknown:
             if row.users.pods is None or not self._is_unwritten(known):
                 return self._take_back_unnamed(row, known, until)
             row = self._note_failure(row)
-        # Of units that were taken up from another plugin there is no answer that could be given again.
-        if is_over or not row.cdi_spec or known.seen or self._runs(row):
+        # Of units that were taken up from another plugin, or that are being taken back, there is no answer that could be given again.
+        if not describes(row, units) or known.seen or self._runs(row):
             return self._take_back(row, REUSED, until)
         return self._give_again(row, known)
 
@@ -213,9 +229,12 @@ class Holders:
         elif row.users.has_unknown:
             self._await(row, known)
         elif self._is_over(row):
-            self._tried(row, ENDED)
-        elif row.ref.uid in unlisted:
-            self._tried(row, FORGOTTEN)
+            self._tried(row, partial(self._take_back, row, ENDED))
+        else:
+            if found := self._parted(row):
+                self._tried(row, partial(self._part, row, found))
+            if row.ref.uid in unlisted:
+                self._tried(row, partial(self._take_back, row, FORGOTTEN))
 
     def _await(self, row: PreparedClaim, known: Remembered) -> None:
         """No checkpoint has named the pod of the last call yet."""
@@ -298,7 +317,7 @@ class Holders:
         if age < ADMISSION_SECONDS or written == known.settled:
             return
         if (found := self._with_suspects(row, known)) is not None:
-            self._tried(found, FORGOTTEN)
+            self._tried(found, partial(self._take_back, found, FORGOTTEN))
 
     def _with_suspects(self, row: PreparedClaim, known: Remembered) -> PreparedClaim | None:
         """Name each pod that has come since the call. Returns None if the row has been given to a container meanwhile."""
@@ -309,7 +328,7 @@ class Holders:
         return found if found.users.call is None else None
 
     def _take_back_unnamed(self, row: PreparedClaim, known: Remembered, until: float) -> str:
-        if self._is_unwritten(known):
+        if known.unanswered or self._is_unwritten(known):
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             self._forgotten(row)
             return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
@@ -380,11 +399,14 @@ class Holders:
 
     # Taking back.
 
-    def _tried(self, row: PreparedClaim, because: str) -> None:
+    def _tried(self, row: PreparedClaim, free: Callable[[float], str]) -> None:
         try:
-            self._take_back(row, because, self._parts.clock() + FREE_SECONDS)
+            free(self._parts.clock() + FREE_SECONDS)
         except DriverError as error:
-            self._log.warning("units_not_freed", row=str(row.ref), error=str(error))
+            self._not_freed(row, error)
+
+    def _not_freed(self, row: PreparedClaim, error: DriverError) -> None:
+        self._log.warning("units_not_freed", row=str(row.ref), error=str(error))
 
     def _take_back(self, judged: PreparedClaim, because: str, until: float) -> str:
         """Release a row, or hold it. Returns why it is held; empty if it is free."""
@@ -404,6 +426,19 @@ class Holders:
         if error is None or row.held is None:
             self._freed()
         return "" if error is None else str(error)
+
+    def _parted(self, row: PreparedClaim) -> Parted | None:
+        """Find units that nobody has any more, in a row that other pods have had before: a part of it was given again."""
+        _, checkpoint = self._witnesses.checkpoint()
+        if row.held is not None or row.users.has_unknown or isinstance(checkpoint, Unknown):
+            return None
+        return parted(row, checkpoint.containers)
+
+    def _part(self, row: PreparedClaim, found: Parted, until: float) -> str:
+        reason = part(self._parts, row, found, until)
+        if not reason:
+            self._freed()
+        return reason
 
     def _forgotten(self, row: PreparedClaim) -> None:
         with ClaimLocks(self._parts.lock) as locks:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is asked about the units that were given out, and what pod-resources said about them over time."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct
 
@@ -29,8 +29,9 @@ class Witnesses(Struct, frozen=True):
 
 
 class _Listed(Struct):
-    """What one kubelet said about a row: whether it has ever listed it, and since when it has not."""
+    """What one kubelet said about a row with these pods: whether it has ever listed it, and since when it has not."""
 
+    pods: tuple[PodUid, ...] | None
     ever: bool = False
     not_since: float | None = None
 
@@ -38,7 +39,8 @@ class _Listed(Struct):
 class ActiveLists:
     """Compares what pod-resources list from look to look.
 
-    Only lists of one kubelet are compared: a new one knows no pod before the API server has told it, and lists nothing until then.
+    Only lists of one kubelet are compared: a new one knows no pod before the API server has told it, and lists nothing until then. And only
+    lists for the same pods: a row that another pod gets may be in the hands of its init container, which no list has.
     """
 
     def __init__(self, witnesses: Witnesses, clock: Callable[[], float]) -> None:
@@ -61,7 +63,7 @@ class ActiveLists:
             return frozenset()
         before = self._rows if kubelet == self._kubelet else {}
         self._kubelet = kubelet
-        self._rows = {row.ref.uid: before.get(row.ref.uid) or _Listed() for row in rows}
+        self._rows = {row.ref.uid: _known(row, before) for row in rows}
         gone: set[ClaimUid] = set()
         for row in rows:
             active, known = lists[row.ref.name], self._rows[row.ref.uid]
@@ -88,3 +90,10 @@ class ActiveLists:
             return False
         same = self._kubelet == self._witnesses.kubelet()
         return same and self._clock() - known.not_since >= ADMISSION_SECONDS
+
+
+def _known(row: PreparedClaim, before: Mapping[ClaimUid, _Listed]) -> _Listed:
+    found = before.get(row.ref.uid)
+    if found is None or found.pods != row.users.pods:
+        return _Listed(row.users.pods)
+    return found

@@ -11,7 +11,7 @@ from dra_driver.model.ids import PodUid
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer, Strategy
-from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS
+from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS, LIST_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints
 from tests.support.local_node import ManualClock
@@ -307,5 +307,28 @@ def test_a_row_that_changes_while_it_is_given_again_is_judged_anew(node: PluginN
 def test_a_row_that_is_worked_on_is_not_given_again(node: PluginNode) -> None:
     (row,) = node.rows()
     with node.parts.lock([f"claim-{row.ref.uid}"], node.parts.clock(), "a test"):
-        assert "device gpu-0 may still be used" in refused(node.allocate(ONE))
+        reason = refused(node.allocate(ONE))
+    assert "device gpu-0 may still be used" in reason
+    assert "unhealthy" not in reason  # only what is held is listed so
+    assert "make it again if no controller does" in reason
     given(node.allocate(ONE))
+
+
+def test_what_was_listed_for_the_pod_before_says_nothing_of_the_next(tmp_path: Path) -> None:
+    node = PluginNode(tmp_path, clock=ManualClock())
+    given(node.admit("pod-a", ONE))
+    node.look()
+    node.end("pod-a")  # while its image was pulled
+    given(node.admit("pod-b", init=[ONE]))
+    node.active.clear()  # no list has an init container
+    node.cgroups.add(PodUid("pod-b"))
+    for _ in range(4):
+        pass_time(node, LIST_SECONDS)
+        node.look()
+    (row,) = node.rows()
+    assert (row.held, row.users.pods) == (None, ("pod-a", "pod-b"))
+    node.end("pod-b")
+    pass_time(node, ADMISSION_SECONDS)
+    node.look()
+    assert node.owned() == set()
+    node.close()

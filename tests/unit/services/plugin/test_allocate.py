@@ -4,10 +4,11 @@
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from dra_driver.errors import Permanent
+from dra_driver.errors import Permanent, Temporary
 from dra_driver.model.ids import DeviceName, PodUid, ResourceName, ShareId, UnitId
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
@@ -18,6 +19,7 @@ from dra_driver.services.plugin.allocate import AllocateUnits, Answers
 from dra_driver.services.plugin.holders import GRACE_SECONDS, SETTLED_SECONDS
 from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS, LIST_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
+from dra_driver.testing.failpoints import Failpoints
 from dra_driver.testing.stage import wait_for
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode, a_resource, all_edits
@@ -330,6 +332,45 @@ def test_a_failing_device_costs_its_call_and_leaves_nothing(node: PluginNode) ->
     node.configure = fails
     assert "the device is broken" in refused(node.admit("pod-a", ONE))
     assert (node.owned(), node.rows(), node.disk().files) == (set(), (), {})
+
+
+@pytest.mark.parametrize("commits", [["prepared"], ["prepared", "released"]])
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_call_whose_result_cannot_be_written_is_taken_back(
+    tmp_path: Path, commits: list[str], looks: bool
+) -> None:
+    is_full = True
+
+    def fail() -> None:
+        if is_full:
+            raise Temporary("the disk is full")
+
+    node = PluginNode(tmp_path, clock=ManualClock())
+    node.restart(point=Failpoints({f"commit.{one}.before": fail for one in commits}))
+    assert "nvidia.com/gpu: the disk is full" in refused(node.allocate(ONE))
+    assert node.owned() == ({"gpu-0"} if "released" in commits else set())
+    is_full = False
+    node.run("other")  # it has come since, and is no suspect
+    node.writes += 1
+    if looks:
+        node.look()
+        assert (node.owned(), node.rows(), node.disk().files) == (set(), (), {})
+    given(node.admit("pod-a", ONE))
+    assert len(node.rows()) == 1
+    node.close()
+
+
+def test_a_call_that_a_defect_ends_is_taken_back(node: PluginNode) -> None:
+    def broken(*_unused: object, **_more: object) -> NoReturn:
+        raise KeyError("a defect")
+
+    work = node.parts.executor.work
+    node.parts.executor.work = broken  # type: ignore[method-assign]
+    with pytest.raises(KeyError):
+        node.allocate(ONE)
+    node.parts.executor.work = work  # type: ignore[method-assign]
+    node.look()
+    assert node.owned() == set()
 
 
 @pytest.mark.parametrize(

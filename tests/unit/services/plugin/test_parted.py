@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row of several units, of which another pod gets a part: nobody loses what it has, and what nobody has is free."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dra_driver.errors import Permanent
+from dra_driver.model.ids import PodUid
+from dra_driver.model.lease import Lease
+from dra_driver.model.plan import Refusal
+from dra_driver.model.plugin import ContainerAnswer, Strategy
+from dra_driver.model.state import Users
+from dra_driver.planning.plugin.parted import parted
+from dra_driver.services.plugin.parting import part
+from dra_driver.testing.builders import a_claim, a_result
+from dra_driver.testing.failpoints import Failpoints
+from tests.support.local_node import ManualClock
+from tests.support.plugin_node import GPU, PluginNode
+from tests.unit.services.plugin.test_again import Died, dies, given, looks, refused
+from tests.unit.services.plugin.test_take_up_fixed import answers, files_of, find, opens_its_file
+
+ONE, TWO = "uuid-gpu-0", "uuid-gpu-1"
+
+
+@pytest.fixture(params=[Strategy.CDI, Strategy.EDITS], ids=lambda strategy: strategy.value)
+def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[PluginNode]:
+    """A pod with two devices was deleted before it started."""
+    found = PluginNode(tmp_path, clock=ManualClock())
+    found.configure = opens_its_file
+    found.answers = answers(request.param)
+    find(found, 0, 1)
+    given(found.admit("pod-a", ONE, TWO))
+    found.look()
+    found.end("pod-a")
+    yield found
+    assert found.violations() == []
+    found.close()
+
+
+def waits(node: PluginNode, pod: str, *units: str) -> ContainerAnswer:
+    """Admit a pod that waits for a volume: it has a cgroup, and no process."""
+    answer = given(node.admit(pod, *units))
+    node.cgroups.add(PodUid(pod))
+    return answer
+
+
+def drop(node: PluginNode, pod: str) -> None:
+    """The kubelet forgets a pod, because it needs its units."""
+    node.end(pod)
+    node.containers = tuple(one for one in node.containers if one.pod != pod)
+    node.writes += 1
+
+
+def pods_by_device(node: PluginNode) -> dict[str, tuple[PodUid, ...] | None]:
+    return {device.device: row.users.pods for row in node.rows() for device in row.devices}
+
+
+def is_free(node: PluginNode, device: str) -> bool:
+    (ref,) = node.add(a_claim("probe", results=[a_result(device)], pods=("pod-z",)))
+    return not isinstance(node.prepare(ref)[ref.uid], Refusal | Exception)
+
+
+def test_two_pods_that_share_the_units_of_one_before_have_a_row_each(node: PluginNode) -> None:
+    first = waits(node, "pod-b", ONE)
+    second = given(node.admit("pod-c", TWO))
+    node.run("pod-c")
+    node.look()
+    assert pods_by_device(node) == {"gpu-0": ("pod-a", "pod-b"), "gpu-1": ("pod-c",)}
+    assert files_of(node, first) == {"/dev/nvidia0"}
+    assert files_of(node, second) == {"/dev/nvidia1"}
+
+
+def test_a_pod_that_waits_keeps_its_part_when_the_other_is_given_on(node: PluginNode) -> None:
+    first = waits(node, "pod-b", ONE)
+    given(node.admit("pod-c", TWO))
+    node.run("pod-c")
+    node.look()
+    node.end("pod-c")
+    node.look()
+    given(node.admit("pod-d", TWO))
+    node.run("pod-d")
+    looks(node)
+    assert files_of(node, first) == {"/dev/nvidia0"}
+    assert not is_free(node, "gpu-0")
+    node.end("pod-b")
+    node.end("pod-d")
+    looks(node)
+    assert node.owned() == set()
+
+
+def test_what_nobody_has_is_free_before_anybody_asks(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    assert is_free(node, "gpu-1")
+
+
+def test_an_init_container_keeps_what_the_container_after_it_has_not(node: PluginNode) -> None:
+    init = given(node.admit("pod-b", init=[ONE, TWO]))
+    given(node.admit("pod-b", main=[ONE]))
+    node.cgroups.add(PodUid("pod-b"))
+    looks(node)
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    assert files_of(node, init) == {"/dev/nvidia0", "/dev/nvidia1"}
+    node.reboot()
+    assert node.taking_up.once()
+    node.cgroups.add(PodUid("pod-b"))
+    looks(node)
+    assert files_of(node, init) == {"/dev/nvidia0", "/dev/nvidia1"}
+
+
+def test_a_main_container_may_get_more_than_its_init_container(node: PluginNode) -> None:
+    given(node.admit("pod-b", init=[ONE]))
+    node.look()
+    answer = given(node.admit("pod-b", main=[ONE, TWO]))
+    assert files_of(node, answer) == {"/dev/nvidia0", "/dev/nvidia1"}
+    node.run("pod-b")
+    looks(node)
+    assert node.owned() == {"gpu-0", "gpu-1"}
+
+
+def test_units_are_not_free_while_a_pod_of_before_runs_and_nothing_is_held(
+    node: PluginNode,
+) -> None:
+    waits(node, "pod-b", ONE)
+    node.run("pod-a")
+    assert "pod pod-a still runs" in refused(node.admit("pod-c", TWO))
+    (row,) = node.rows()
+    assert row.held is None
+    assert "pod pod-a still runs" in refused(node.admit("pod-c", ONE))
+    (row,) = node.rows()
+    assert row.held is not None
+
+
+def test_a_row_that_waits_to_be_set_up_after_a_reboot_is_parted_too(node: PluginNode) -> None:
+    first = waits(node, "pod-b", ONE)
+    node.reboot()
+    node.cgroups.add(PodUid("pod-b"))
+    second = given(node.admit("pod-c", TWO))
+    assert node.taking_up.once()
+    assert files_of(node, first) == {"/dev/nvidia0"}
+    assert files_of(node, second) == {"/dev/nvidia1"}
+    assert len(node.rows()) == 2
+
+
+def test_a_device_that_cannot_be_reset_stays_and_is_tried_again(node: PluginNode) -> None:
+    def fails(_lease: Lease) -> None:
+        raise Permanent("the device does not answer")
+
+    first = waits(node, "pod-b", ONE)
+    node.reset = fails
+    assert "the device does not answer" in refused(node.allocate(TWO))
+    node.look()
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    assert files_of(node, first) == {"/dev/nvidia0"}
+    node.reset = lambda _lease: None
+    given(node.allocate(TWO))
+
+
+def test_a_row_that_is_worked_on_is_not_parted(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    (row,) = node.rows()
+    with node.parts.lock([f"claim-{row.ref.uid}"], node.parts.clock(), "a test"):
+        assert "a test" in refused(node.allocate(TWO))
+    given(node.allocate(TWO))
+
+
+def test_a_row_that_changes_meanwhile_is_judged_anew(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    until = node.parts.clock() + 5
+    (before,) = node.rows()
+    found = parted(replace(before, users=Users((PodUid("pod-a"),))), node.containers)
+    assert found is not None
+    node.holders.for_another(before.ref, GPU, frozenset(), until=until)
+    assert part(node.parts, before, found, until) == "it has just changed"
+    (row,) = node.rows()
+    assert row.held is None
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize(
+    "point",
+    [
+        f"{point}.{when}"
+        for point in (
+            "commit.releasing",
+            "step.WriteCdiSpec",
+            "step.ResetDevice",
+            "commit.released",
+        )
+        for when in ("before", "after")
+    ],
+)
+def test_after_a_crash_no_container_gets_a_device_that_is_not_set_up(
+    node: PluginNode, point: str, ended: bool
+) -> None:
+    (row,) = node.rows()
+    done = {(lease.claim_uid, lease.device) for lease in row.leases or ()}
+
+    def sets_up(lease: Lease) -> object:
+        done.add((lease.claim_uid, lease.device))
+        return opens_its_file(lease)
+
+    node.configure = sets_up
+    node.reset = lambda lease: done.discard((lease.claim_uid, lease.device))
+    first = waits(node, "pod-b", ONE)
+    node.restart(boot_id=node.boot_id, point=Failpoints({point: dies}))
+    with pytest.raises(Died):
+        node.allocate(TWO)
+    node.restart(boot_id=node.boot_id)
+    node.recover()
+    assert node.taking_up.once()
+    assert files_of(node, first) == {"/dev/nvidia0"}
+    if ended:
+        drop(node, "pod-b")
+        answer = given(node.admit("pod-d", ONE, TWO))
+        assert files_of(node, answer) == {"/dev/nvidia0", "/dev/nvidia1"}
+    else:
+        answer = given(node.admit("pod-c", TWO))
+        assert files_of(node, first) == {"/dev/nvidia0"}
+        assert files_of(node, answer) == {"/dev/nvidia1"}
+    node.look()
+    assert done == {(row.ref.uid, one.device) for row in node.rows() for one in row.devices}
