@@ -22,6 +22,7 @@ from dra_driver.explain.outcome import (
     ReportList,
     RequestReport,
 )
+from dra_driver.explain.proposals import users_of
 from dra_driver.explain.remedy import about, fix
 from dra_driver.explain.verdict import (
     CompileError,
@@ -268,8 +269,9 @@ def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
             name = f"request {request.name} of claim {claim.name}"
             place = _Place(name, of_scheduler=claim.of_scheduler)
             missed = request.nearest.reasons if request.nearest else ()
-            # With several requests, it would not be enough to free the one device that a claim uses. So the report does not advise it.
-            if several:
+            # It is not enough to free the one device that a claim uses, if there are several requests, or if the device has more against
+            # it that stays. So the report does not advise it.
+            if several or not all(map(users_of, missed)):
                 missed = tuple(one for one in missed if not isinstance(one, HeldByClaim))
             yield from ((reason, place) for reason in request.verdicts or missed)
     solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)
