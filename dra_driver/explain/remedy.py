@@ -371,6 +371,8 @@ def _by_other_fields(reason: verdict.Verdict) -> str:
             return f"repair what the taint says{removed}, or add nodes; a pod on this device would fail"
         case verdict.NodeSelectorMismatch() if reason.is_node_name:
             return _ANEW
+        case verdict.NotEnoughDevices(matching=most) if most:
+            return f"ask for at most {most} in one pod, or add nodes that have more"
         case verdict.SelectorNeverMatches(nodes=(_, *_)):
             return (
                 "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "

@@ -22,8 +22,8 @@ LOST = {"key": f"{GPU}/lost", "value": "true", "effect": "NoExecute"}
 TYPO, RIGHT = f"{GPU}/nuna", f"{GPU}/numa"
 
 
-def wants(**amounts: str) -> dict[str, Any]:
-    return request(capacity={"requests": amounts})
+def wants(count: int = 1, **amounts: str) -> dict[str, Any]:
+    return request(capacity={"requests": amounts}, count=count)
 
 
 def asking(cluster: ClusterState, *requests: dict[str, Any], **more: Any) -> Report:
@@ -116,3 +116,26 @@ def test_a_constraint_that_nothing_meets_is_left_out_also_where_all_devices_are_
     both = of_two({"distinctAttribute": RIGHT}, other)
     also = "claim ns/mine: leave out the constraint matchAttribute example.com/zone"
     assert helps(both) == [f"{leave}; {also}; {ends}"]
+
+
+def test_more_than_the_largest_node_has_is_told_although_all_are_held() -> None:
+    listed = [device("gpu-0"), device("gpu-1", taints=[LOST]), device("gpu-2", memory="10Gi")]
+    cluster = state(resource_slice(listed), holder("gpu-0"))
+
+    def told(count: int, **amounts: str) -> str:
+        report = asking(cluster, wants(count, **amounts))
+        (verdict,) = report.claims[0].requests[0].verdicts
+        return str(verdict).partition(", ")[2]
+
+    assert told(4) == "1 can be had; the node with the most has 3 that match"
+    assert told(3) == "1 can be had"
+    assert told(3, memory="20Gi") == "none can be had; the node with the most has 2 that match"
+    last = [device("gpu-2", memory="10Gi")]
+    few = asking(state(resource_slice(last), holder("gpu-2")), request(count=2))
+    assert str(few.claims[0].requests[0].verdicts[0]).endswith(
+        "; the node with the most has 1 that matches"
+    )
+    shown = text(few, width=200, color=False)
+    assert "ask for at most 1 in one pod, or add nodes that have more" in shown[-1]
+    none = asking(state(resource_slice(last)), request(count=2)).claims[0].requests[0].verdicts
+    assert str(none[0]) == "2 devices are needed on one node, 1 can be had"
