@@ -327,6 +327,8 @@ def _by_fields(reason: verdict.Verdict) -> str:
     if isinstance(reason, verdict.OtherCondition) and reason.condition == NAMED_NODE:
         # The label kubernetes.io/hostname may be another name than that of the node.
         return f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {reason.message}"
+    if isinstance(reason, verdict.NotEnoughDevices) and reason.matching:
+        return f"ask for at most {reason.matching} in one pod, or add nodes that have more"
     return _by_words(reason) or _instead(reason) or _by_other_fields(reason)
 
 
@@ -371,8 +373,6 @@ def _by_other_fields(reason: verdict.Verdict) -> str:
             return f"repair what the taint says{removed}, or add nodes; a pod on this device would fail"
         case verdict.NodeSelectorMismatch() if reason.is_node_name:
             return _ANEW
-        case verdict.NotEnoughDevices(matching=most) if most:
-            return f"ask for at most {most} in one pod, or add nodes that have more"
         case verdict.SelectorNeverMatches(nodes=(_, *_)):
             return (
                 "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "
