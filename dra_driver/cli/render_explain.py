@@ -29,6 +29,7 @@ from dra_driver.explain.verdict import (
     ConstraintConflict,
     Fits,
     HeldByClaim,
+    NodeResources,
     NodeTainted,
     SelectorError,
     Verdict,
@@ -247,8 +248,11 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
     of_claims = list(_of_claims(report))
     yield from of_claims
     of_scheduler = _is_of_scheduler(report)
+    fitting = {_keeping_off(one) for one in report.nodes if one.pod and not one.devices}
     for node in report.nodes:
-        reasons = node.pod
+        # Where the same is in the way as on another node, and more besides, nobody needs to do anything.
+        found = _keeping_off(node)
+        reasons = () if any(less < found for less in fitting) else node.pod
         if node.devices:
             needed = report.exit_code == 1 and not (of_claims or report.changes)
             reasons = node.devices if needed else ()
@@ -257,6 +261,11 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
             for reason in reasons
             for name in node.nodes
         )
+
+
+def _keeping_off(node: NodeGroup) -> frozenset[object]:
+    """Return what keeps the pod off these nodes besides devices, whatever amount of a resource is missing."""
+    return frozenset(one.resource if isinstance(one, NodeResources) else one for one in node.pod)
 
 
 def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:

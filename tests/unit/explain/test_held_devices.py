@@ -55,7 +55,7 @@ def test_a_held_device_that_is_too_small_is_too_small_first(
 ) -> None:
     capacity = {"memory": {"value": "80Gi"}, "parts": {"value": "20Gi", "requestPolicy": CHOICES}}
     cluster = state(resource_slice([device("gpu-0", capacity=capacity)]), holder("gpu-0"))
-    assert reasons(cluster, wants(**amounts)) == (*found, HeldByClaim("ns/holder"))
+    assert reasons(cluster, wants(1, **amounts)) == (*found, HeldByClaim("ns/holder"))
 
 
 def test_what_cannot_be_counted_is_no_reason_against_a_held_device() -> None:
