@@ -22,12 +22,14 @@ from dra_driver.explain.outcome import (
     ReportList,
     RequestReport,
 )
+from dra_driver.explain.proposals import users_of
 from dra_driver.explain.remedy import about, fix
 from dra_driver.explain.verdict import (
     CompileError,
     ConstraintConflict,
     Fits,
     HeldByClaim,
+    NodeResources,
     NodeTainted,
     SelectorError,
     Verdict,
@@ -246,8 +248,11 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
     of_claims = list(_of_claims(report))
     yield from of_claims
     of_scheduler = _is_of_scheduler(report)
+    fitting = {_keeping_off(one) for one in report.nodes if one.pod and not one.devices}
     for node in report.nodes:
-        reasons = node.pod
+        # Where the same is in the way as on another node, and more besides, nobody needs to do anything.
+        found = _keeping_off(node)
+        reasons = () if any(less < found for less in fitting) else node.pod
         if node.devices:
             needed = report.exit_code == 1 and not (of_claims or report.changes)
             reasons = node.devices if needed else ()
@@ -256,6 +261,11 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
             for reason in reasons
             for name in node.nodes
         )
+
+
+def _keeping_off(node: NodeGroup) -> frozenset[object]:
+    """Return what keeps the pod off these nodes besides devices, whatever amount of a resource is missing."""
+    return frozenset(one.resource if isinstance(one, NodeResources) else one for one in node.pod)
 
 
 def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
@@ -268,8 +278,9 @@ def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
             name = f"request {request.name} of claim {claim.name}"
             place = _Place(name, of_scheduler=claim.of_scheduler)
             missed = request.nearest.reasons if request.nearest else ()
-            # With several requests, it would not be enough to free the one device that a claim uses. So the report does not advise it.
-            if several:
+            # It is not enough to free the one device that a claim uses, if there are several requests, or if the device has more against
+            # it that stays. So the report does not advise it.
+            if several or not all(map(users_of, missed)):
                 missed = tuple(one for one in missed if not isinstance(one, HeldByClaim))
             yield from ((reason, place) for reason in request.verdicts or missed)
     solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)

@@ -16,11 +16,12 @@ from dra_driver.explain.ended_for_all import MOST_ENDED, AllFit, end_for_all
 from dra_driver.explain.explanation import Explanation, Limits
 from dra_driver.explain.facts.holders import Holders
 from dra_driver.explain.names import first_names, full_name
-from dra_driver.explain.outcome import Change, PodCount, Report
+from dra_driver.explain.outcome import EXIT_CODES, Change, Outcome, PodCount, Report
 from dra_driver.explain.replicas import (
     Placed,
     Replicas,
     daemon_nodes,
+    place_devices,
     place_pods,
     place_without,
     served,
@@ -30,7 +31,7 @@ from dra_driver.explain.subject.subject import ResolvedPod
 from dra_driver.explain.subject.wanted import after
 from dra_driver.model.api.core import Node
 from dra_driver.model.cluster import ClusterState
-from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE
+from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, WITH_RESERVATION
 
 MOST_ROUNDS = 4
 MOST_SERVED_AGAIN = 3
@@ -288,7 +289,9 @@ def _serve_count(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Serv
             replicas = Replicas(one.pod, number, wanted - placed)
             batch = place_pods(explanation.facts, explanation.nodes, replicas)
         if not batch:
-            return _Served(state, placed, wanted, _unless_served(report), None, explanation)
+            rest = Replicas(one.pod, number, wanted - placed)
+            report = _of_the_rest(_unless_served(report), explanation, rest)
+            return _Served(state, placed, wanted, report, None, explanation)
         state = served(state, batch)
         placed += len(batch)
     return _Served(state, placed, wanted)
@@ -315,6 +318,8 @@ def _serve_daemons(one: ResolvedPod, state: ClusterState, limits: Limits) -> _Se
                 tuple(_repelling(explanation)),
             )
             report = _unless_served(lacking.report)
+            rest = Replicas(one.pod, placed + 1, len(left))
+            report = _of_the_rest(report, lacking, rest, per_node=True)
             return _Served(state, placed, len(due), report, per_node, lacking)
         state = served(state, batch)
         placed += len(batch)
@@ -328,6 +333,30 @@ def _repelling(explanation: Explanation) -> Iterator[Place]:
     """Yield the nodes with devices for the pod that only their taints keep it off."""
     places = not_taking(explanation.facts, explanation.nodes)
     return (one for one in places if one.only_repels and one.tried.fits)
+
+
+def _of_the_rest(
+    report: Report, explanation: Explanation, rest: Replicas, *, per_node: bool = False
+) -> Report:
+    """Return the report of the first pod without devices, with the outcome of all that have none (`rest`).
+
+    If something else is in the way of the first, the devices may still be too few for all.
+    """
+    if report.exit_code != WITH_RESERVATION or rest.count == 1:
+        return report
+    facts, count = explanation.facts, rest.count
+    placed = place_devices(facts, explanation.nodes, rest, 1 if per_node else count)
+    if placed == count:
+        return report
+    if facts.stop():
+        return msgspec.structs.replace(report, outcome="could not tell", exit_code=COULD_NOT_TELL)
+    words = (
+        f"{report.summary}; there are devices for {placed:,} of the {count:,} pods that are left"
+    )
+    outcome: Outcome = "devices do not fit"
+    return msgspec.structs.replace(
+        report, outcome=outcome, exit_code=EXIT_CODES[outcome], summary=words
+    )
 
 
 def _unless_served(report: Report) -> Report:

@@ -89,7 +89,7 @@ def not_taking(facts: Facts, nodes: NodesExplained) -> list[Place]:
         tried.takes_the_pod and _has_devices(facts, tried) for tried in nodes.tried
     )
     found = (
-        Place(tried, [node], filters.all_reasons(node))
+        Place(tried, [node], filters.reasons(node))
         for tried in nodes.tried
         for kinds, (_, there) in tried.by_pod_reasons.items()
         for node in (there if kinds else ())

@@ -117,9 +117,11 @@ class DeviceState:
         if self._nodes.nodes and self._nodes.is_for_none(device):
             yield NodeNotSelected(where_usable(device), self._nodes.near_miss(device))
         yield from self._features(device)
-        # If another claim has the whole device, its free capacity and counters are not checked.
         holder = self._fleet.held.devices.get(device.id)
         if holder is not None and not self._request.admin_access:
+            # What is left of it is nothing. But a device that is too small stays so when that claim ends.
+            if self._capacity:
+                yield from self._too_small_if_free(device)
             yield self._fleet.holders.held_by(holder)
         else:
             yield from self._short(device)
@@ -157,6 +159,12 @@ class DeviceState:
         return self._fleet.rules.optional_node_operations and any(
             skips_operations(node) for node in self._nodes.nodes.values()
         )
+
+    def _too_small_if_free(self, device: SliceDevice) -> Iterator[CapacityTooSmall]:
+        """Yield what the device would lack if no claim had it. The search never counts a held device, so what it cannot count is no reason."""
+        for reason in self._short(device):
+            if isinstance(reason, CapacityTooSmall):
+                yield reason
 
     def _short(self, device: SliceDevice) -> Iterator[Verdict]:
         rules = self._fleet.rules

@@ -118,13 +118,16 @@ def _of_each_distance(
     return [_Equal(missed(explained, kinds[0].devices[0]), kinds) for kinds in found.values()]
 
 
-def roomiest(explained: RequestExplained, devices: Sequence[SliceDevice]) -> Miss | None:
+def roomiest(
+    explained: RequestExplained, devices: Sequence[SliceDevice], *, held: bool = False
+) -> Miss | None:
     """Return the device whose rest the request should ask for; None if not only capacity is short, or if none of it is.
 
-    As many of the devices have at least this rest as the request asks for, and no larger one.
+    As many of the devices have at least this rest as the request asks for, and no larger one. `held`: also among devices that claims have.
     """
+    removed = _is_short_or_held if held else _is_short
     misses = (
-        missed(explained, one) for one in devices if all(map(_is_short, explained.reasons(one)))
+        missed(explained, one) for one in devices if all(map(removed, explained.reasons(one)))
     )
     short = sorted(((room(explained, one), one) for one in misses), key=lambda one: -one[0])
     request = explained.request
@@ -161,6 +164,10 @@ def _is_short(reason: Verdict) -> TypeGuard[CapacityConsumed | CapacityTooSmall]
     if isinstance(reason, CapacityTooSmall):
         return bool(reason.has)
     return isinstance(reason, CapacityConsumed)
+
+
+def _is_short_or_held(reason: Verdict) -> bool:
+    return isinstance(reason, HeldByClaim) or _is_short(reason)
 
 
 def _ends(fleet: Fleet, reasons: Sequence[Verdict]) -> int:

@@ -331,6 +331,8 @@ def _by_fields(reason: verdict.Verdict) -> str:
     if isinstance(reason, verdict.OtherCondition) and reason.condition == NAMED_NODE:
         # The label kubernetes.io/hostname may be another name than that of the node.
         return f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {reason.message}"
+    if isinstance(reason, verdict.NotEnoughDevices) and reason.matching:
+        return f"ask for at most {reason.matching} in one pod, or add nodes that have more"
     return _by_words(reason) or _instead(reason) or _by_other_fields(reason)
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dra_driver.explain.facts.claim_state import MOST_CONSUMERS, is_allocated
 from dra_driver.explain.facts.facts import Facts
+from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.nodes import NodesExplained
 from dra_driver.explain.subject.wanted import numbered
@@ -77,6 +78,18 @@ def place_without(
     return len(cluster.placed)
 
 
+def place_devices(facts: Facts, nodes: NodesExplained, replicas: Replicas, most: int) -> int:
+    """Return how many of the replicas get their devices, at most `most` on each node, whatever else keeps the pods off the nodes."""
+    asks = facts.claims or asks_for_devices(replicas.pod)
+    if not asks or shares_a_claim(facts):
+        return replicas.count
+    cluster = _Filling(facts, replicas, only_devices=True)
+    for one in nodes.tried:
+        for node in one.group.nodes if one.fits else ():
+            cluster.fill(node, min(most, replicas.count - len(cluster.placed)))
+    return len(cluster.placed)
+
+
 def daemon_nodes(pod: Pod, nodes: NodesExplained) -> list[str]:
     """Return the nodes on which a DaemonSet wants such a pod: it names or selects the node, and tolerates the node's taints."""
     return [
@@ -90,10 +103,18 @@ def daemon_nodes(pod: Pod, nodes: NodesExplained) -> list[str]:
 
 
 class _Filling:
-    """A cluster in which pods are placed one after the other."""
+    """A cluster in which pods are placed one after the other. `only_devices`: whatever else keeps them off the nodes."""
 
-    def __init__(self, facts: Facts, replicas: Replicas, ended: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        replicas: Replicas,
+        ended: Collection[str] = (),
+        *,
+        only_devices: bool = False,
+    ) -> None:
         self._facts = facts
+        self._only_devices = only_devices
         self._replicas = replicas
         fleet = facts.fleet
         self._allocator = fleet.allocator_without(ended, {})
@@ -115,8 +136,9 @@ class _Filling:
         claims = self._facts.on[node.metadata.name].claims
         for _ in range(min(most, self._most - len(self.placed))):
             pod = self._replicas.at(len(self.placed))
-            used = UsedResources(there, self._facts.fleet.counts)
-            if self._facts.stop() or self._facts.pod_filters(pod, used).reasons(node):
+            filters = self._facts.pod_filters(pod, UsedResources(there, self._facts.fleet.counts))
+            reasons = filters.lacking if self._only_devices else filters.reasons
+            if self._facts.stop() or reasons(node):
                 return
             result = try_on(self._allocator, node, claims, self._facts.stop) if claims else None
             if result is not None and not result.fits:

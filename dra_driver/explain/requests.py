@@ -20,6 +20,7 @@ from dra_driver.explain.reasons import ReasonGroup, RequestExplained, grouped
 from dra_driver.explain.trial import TrialResult
 from dra_driver.explain.verdict import (
     AllUnsatisfied,
+    CapacityTooSmall,
     CouldNotTell,
     Fits,
     NoDevices,
@@ -178,7 +179,18 @@ class RequestsExplained:
             if isinstance(available, CouldNotTell):
                 yield available
             else:
-                yield NotEnoughDevices(request.body.count, available)
+                matching = self._matching(explained)
+                all_too_few = available < matching < request.body.count
+                most = matching if all_too_few else 0
+                yield NotEnoughDevices(request.body.count, available, matching=most)
+
+    def _matching(self, explained: RequestExplained) -> int:
+        """Return the largest number of devices of one node that match the request, in use or not."""
+        of_each = (
+            sum(not any(map(_is_unlike, explained.reasons(one))) for one in tried.group.devices)
+            for tried in self._nodes.tried
+        )
+        return max(of_each, default=0)
 
     def _available(self, explained: RequestExplained) -> int | CouldNotTell:
         """Return the largest number of devices that the request can get on one node, if it gets fewer than it asks for.
@@ -201,6 +213,11 @@ class RequestsExplained:
                     best = most
                 most -= 1
         return best
+
+
+def _is_unlike(reason: Verdict) -> bool:
+    """Whether the device is another one than the request asks for, whoever has it."""
+    return isinstance(reason, SelectorFalse | SelectorError | CapacityTooSmall)
 
 
 def _nearest(miss: Miss) -> NearestMiss:

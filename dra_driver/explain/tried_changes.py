@@ -13,9 +13,14 @@ from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.similar import likely
-from dra_driver.explain import conflict
 from dra_driver.explain.change_places import Place, not_taking, taking
 from dra_driver.explain.combined_changes import combined_changes, everything_ended
+from dra_driver.explain.constraint_changes import (
+    constraint_texts,
+    of_constraints,
+    unconstrained,
+    with_ends,
+)
 from dra_driver.explain.costs import COSTS, Kind, cost_of
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.fleet import Fleet
@@ -112,27 +117,28 @@ class TriedChanges:
                 found.setdefault(there[0].kind(kind), change)
                 if len(helping) == MOST_CHANGES:
                     break
-        if excluded and self._constraints:
-            self._excluded = self._because_of_constraints(excluded[0])
+        useless = self._useless_because_of_constraints(excluded)
+        if useless and not found:
+            besides = with_ends(useless, self._facts.claims, [*self._of_constraints()])
+            return self._helping(besides)
         return found
 
-    def _because_of_constraints(self, candidate: Candidate) -> str:
-        """Return that ending these claims is not enough, if it would be without the constraints: the user would expect it; else ""."""
-        claims = self._facts.claims
-        free = {full_name(one.metadata): conflict.without_constraints(one) for one in claims}
-        if not self._fits_on(replace(candidate, claims=free)):
-            return ""
-        words = "; ".join(ending_words(self._holders(candidate)))
-        return f"{words}: not enough, because of {', '.join(self._constraints)}"
+    def _useless_because_of_constraints(self, excluded: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return these ends of claims, from the first on that would be enough without the constraints: the user would expect it to help."""
+        if not self._constraints:
+            return []
+        free = unconstrained(self._facts.claims)
+        for number, candidate in enumerate(excluded):
+            if self._fits_on(replace(candidate, claims=free)):
+                words = "; ".join(ending_words(self._holders(candidate)))
+                because = ", ".join(self._constraints)
+                self._excluded = f"{words}: not enough, because of {because}"
+                return excluded[number:]
+        return []
 
     @cached_property
     def _constraints(self) -> Sequence[str]:
-        found = (
-            conflict.constraint_text(constraint)
-            for claim in self._facts.claims
-            for constraint in claim.spec.devices.constraints or ()
-        )
-        return list(dict.fromkeys(found))
+        return constraint_texts(self._facts.claims)
 
     def _with_tolerations(self) -> dict[Kind, Change]:
         """Return the changes that help on nodes that do not take the pod, each with what lets the pod go there."""
@@ -289,33 +295,22 @@ class TriedChanges:
         return [max(counts)] if any(counts) else []
 
     def _roomiest(self, explained: RequestExplained) -> Miss | None:
-        """Return the device with the largest rest, among the nodes, that enough devices of one node have."""
-        found = (
-            roomiest(explained, self._nodes.devices_on(place.tried, place.nodes[0]))
-            for place in self._where
-        )
-        there = [one for one in found if one is not None]
+        """Return the device with the largest rest, among the nodes, that enough devices of one node have: free ones, or else held ones."""
+        there: list[Miss] = []
+        for held in (False, True) if explained.request.body.capacity else (False,):
+            found = (
+                roomiest(explained, self._nodes.devices_on(place.tried, place.nodes[0]), held=held)
+                for place in self._where
+            )
+            there = there or [one for one in found if one is not None]
         return max(there, key=lambda one: room(explained, one), default=None)
 
     def _of_constraints(self) -> Iterator[Proposal]:
-        """Propose for each constraint: correct its attribute's name, if it looks mistyped, and leave the constraint out."""
         claims = {
             full_name(one.request.claim.metadata): one.request.claim
             for one in self._requests.requests
         }
-        for name, claim in claims.items():
-            for index, constraint in enumerate(claim.spec.devices.constraints or ()):
-                near = conflict.near_attribute(constraint, self._requests.devices)
-                if near:
-                    right = conflict.with_attribute(claim, index, near)
-                    wrong = conflict.attribute_of(constraint)
-                    what = f"claim {name}: write {near} instead of {wrong}"
-                    yield Proposal(what, right, "correct", COSTS["correct"])
-                part = conflict.ClaimPart(0, "constraint", index)
-                (rest,) = conflict.without([claim], [part])
-                text = conflict.constraint_text(constraint)
-                what = f"claim {name}: leave out the constraint {text}"
-                yield Proposal(what, rest, "edit", COSTS["edit"])
+        return of_constraints(claims, self._requests.devices)
 
     def _fits_on(self, candidate: Candidate) -> tuple[Place, Node] | None:
         """Return nodes, and one of them, where everything fits with the change; None if there are none."""

@@ -47,8 +47,8 @@ class PodFilters:
         self._used = used
 
     def reasons(self, node: Node) -> tuple[Verdict, ...]:
-        """Return why the pod cannot go to the node; () if it can."""
-        return (*self.lacking(node), *self.others(node))
+        """Return why the pod cannot go to the node; () if it can. The scheduler would find one after the other."""
+        return (*self._repelled(node), *self._not_wanted(node), *self._too_small(node))
 
     def lacking(self, node: Node) -> tuple[NodeResources, ...]:
         """Return of which devices the node has too few, where a device plugin provides them."""
@@ -58,13 +58,11 @@ class PodFilters:
 
     def others(self, node: Node) -> tuple[Verdict, ...]:
         """Return the reasons that are not about devices."""
-        found = [*self._repelled(node), *self._not_wanted(node)]
-        small = (one for one in self._too_small(node) if not may_be_devices(one.resource))
-        return tuple(found or small)
-
-    def all_reasons(self, node: Node) -> tuple[Verdict, ...]:
-        """Return the same, and what the scheduler would find after the first of these reasons were gone."""
-        return (*self._repelled(node), *self._not_wanted(node), *self._too_small(node))
+        found = self.reasons(node)
+        if not self._devices:
+            return found
+        lacking = self.lacking(node)
+        return tuple(one for one in found if one not in lacking)
 
     def _repelled(self, node: Node) -> Iterator[Verdict]:
         tolerations = self._pod.spec.tolerations or ()

@@ -124,18 +124,23 @@ class AllUnsatisfied(Case, frozen=True):
 class NotEnoughDevices(Case, frozen=True):
     """No single node has as many devices as the request asks for.
 
-    `empty`: the verdict is about a node that can use no device at all.
+    `empty`: the verdict is about a node that can use no device at all. `matching`: the node with the most has so many that match, in use
+    or not, and these are too few, too; 0 if that is not so, or if as many can be had.
     """
 
     needed: int
     available: int
     empty: bool = False
+    matching: int = 0
 
     def __str__(self) -> str:
         if self.empty:
             return "no driver publishes a device for this node"
         needed = "1 device is" if self.needed == 1 else f"{self.needed} devices are"
-        return f"{needed} needed on one node, {self.available or 'none'} can be had"
+        told = f"{needed} needed on one node, {self.available or 'none'} can be had"
+        match = "matches" if self.matching == 1 else "match"
+        most = f"the node with the most has {self.matching} that {match}"
+        return f"{told}; {most}" if self.matching else told
 
 
 class DriverPublishesNothing(Case, frozen=True):

@@ -25,6 +25,7 @@ from dra_driver.explain.verdict import (
     FeatureOff,
     Fits,
     HeldByClaim,
+    NodeResources,
     NodeTainted,
     NodeUnschedulable,
     NoDevices,
@@ -207,6 +208,18 @@ def test_the_nearest_miss_advises_where_the_request_itself_says_nothing() -> Non
     assert advice(of_requests(told)) == [f"  - request gpu of claim ns/c: {fix(NoDevices())}"]
 
 
+def test_a_node_with_more_in_the_way_than_another_one_is_not_advised() -> None:
+    """Amounts make no difference."""
+    taint = NodeTainted("t")
+    repelled = NodeGroup(count=1, nodes=("a",), pod=(taint, NodeResources("cpu", "9", "1")))
+    small = NodeGroup(count=1, nodes=("b",), pod=(NodeResources("cpu", "9", "2"),))
+    told = NodeGroup(count=1, nodes=("c",), devices=(SMALL,), pod=(taint,))
+    one = report(exit_code=3, nodes=(repelled, small, told))
+    assert advice(one) == [f"  - node b: {fix(small.pod[0])}"]
+    alone = advice(report(exit_code=3, nodes=(repelled, told)))
+    assert alone == [f"  - node a: {fix(each)}" for each in repelled.pod]
+
+
 def test_what_to_do_about_a_claim_of_the_scheduler_is_not_to_edit_it() -> None:
     def advised(**parts: Any) -> str:
         return " ".join(" ".join(lines(report(**parts))).split())
@@ -266,11 +279,12 @@ def test_nodes_advise_only_where_nothing_else_does() -> None:
 def test_nodes_of_several_groups_are_advised_together() -> None:
     cordoned = NodeUnschedulable()
     nodes = (
-        NodeGroup(count=2, nodes=("a", "b"), pod=(cordoned,)),
+        NodeGroup(count=2, nodes=("a", "b"), pod=(cordoned, NodeResources("cpu", "2", "1"))),
         NodeGroup(count=1, nodes=("c",), pod=(cordoned, NodeTainted("t"))),
     )
     assert advice(report(3, nodes=nodes, verdicts=(cordoned,))) == [
         f"  - pod ns/p, nodes a, b, c: {fix(cordoned)}",
+        f"  - nodes a, b: {fix(NodeResources('cpu', '2', '1'))}",
         f"  - node c: {fix(NodeTainted('t'))}",
     ]
     many = (NodeGroup(count=6, nodes=tuple("abcdef"), pod=(cordoned,)),)

@@ -144,4 +144,13 @@ def test_too_few_devices_are_told_also_of_a_node_that_repels_the_pod() -> None:
     tainted = msgspec.structs.replace(there, status=status)
     assert filters.lacking(tainted) == short
     assert filters.others(tainted) == (NodeTainted("gpu:NoSchedule"),)
-    assert filters.reasons(tainted) == (*short, NodeTainted("gpu:NoSchedule"))
+    assert filters.reasons(tainted) == (NodeTainted("gpu:NoSchedule"), *short)
+
+
+def test_a_node_that_repels_the_pod_and_is_too_small_is_told_as_both() -> None:
+    asked = [{"name": "c", "resources": {"requests": {"cpu": "99"}}}]
+    filters = PodFilters(pod(containers=asked), UsedResources(()))
+    repelled, small = filters.others(node(taints=[{"key": "gpu", "effect": "NoSchedule"}]))
+    assert repelled == NodeTainted("gpu:NoSchedule")
+    assert isinstance(small, NodeResources)
+    assert (small.resource, small.needed) == ("cpu", "99")
