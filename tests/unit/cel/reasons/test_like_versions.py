@@ -73,6 +73,8 @@ def test_the_negation_of_a_beginning_is_told() -> None:
     begins = f"{VERSION}.major() == 550 && {VERSION}.minor() == 54"
     assert [one.write for one in found.corrections] == [f"!({begins})"]
     assert text.endswith(f"== !({begins})")
+    found, _ = failing(f'({VERSION} == true) == ({VERSION} != "550")')
+    assert [one.write for one in found.corrections] == [f"({VERSION}.major() != 550)"]
 
 
 def test_a_version_that_a_device_has_is_compared_as_a_whole() -> None:
