@@ -68,6 +68,13 @@ def test_what_is_meant_of_a_version_is_told(wrong: str, right: str) -> None:
     assert (f" instead of {one.instead}" in found.lacks) == (one.instead != found.part)
 
 
+def test_alternatives_are_written_one_after_the_other() -> None:
+    """A tree that is as deep as a list is long would be too deep to be written."""
+    numbers = range(550, 1550)
+    _, text = failing(f"{VERSION} in {[str(number) for number in numbers]}")
+    assert text == " || ".join(f"{VERSION}.major() == {number}" for number in numbers)
+
+
 def test_the_negation_of_a_beginning_is_told() -> None:
     found, text = failing(f'({VERSION} == true) == ({VERSION} != "550.54")')
     begins = f"{VERSION}.major() == 550 && {VERSION}.minor() == 54"
