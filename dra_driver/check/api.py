@@ -48,9 +48,9 @@ _MORE_THAN = re.compile(r"at most \d+ are allowed|has more than \d+")
 _DEEPEST = 12
 _OLD_VERSIONS = ("v1alpha3",)
 _ELSEWHERE = re.compile(
-    r"container \S+ uses the claim |spec\.resourceClaims\[\d+\] has no field source"
+    r"container \S+ uses the claim |container \S+: .* is no name of a resource|spec\.resourceClaims\[\d+\] has no field source"
 )
-"""What other modules tell: `references` and `older_forms`."""
+"""What other modules tell: `references`, `api_values` and `older_forms`."""
 _NAMES_NOTHING = re.compile(r"spec\.resourceClaims\[(\d+)\] needs one of ")
 
 

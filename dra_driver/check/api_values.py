@@ -11,21 +11,18 @@ from collections.abc import Iterator
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Object, at, entries, mapping
 from dra_driver.check.parts import devices_path, is_of_dra, pod_of, requests
-from dra_driver.model.dns_names import is_label, is_subdomain
+from dra_driver.explain.subject.actions import problem_and_action
+from dra_driver.model.dns_names import is_label, is_label_key, is_subdomain
 from dra_driver.model.printable import printable
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.resource_names import HUGE_PAGES, is_sent_extended, resource_refusal
 from dra_driver.model.yaml_documents import Path
-from dra_driver.planning.taints import is_label_key
 
 REFUSED = "the API server would refuse it"
 _LONGEST_DRIVER, _LONGEST_LABEL, _LONGEST_IDENTIFIER = 63, 63, 32
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NATIVE = ("cpu", "memory", "ephemeral-storage")
 _OF_PODS = ("cpu", "memory")
-_HUGE = "hugepages-"
-_OF_QUOTAS = "requests."
-_OF_KUBERNETES = "kubernetes.io/"
 _WORDS = "lower case letters, digits, '-' and '.' are allowed"
 
 
@@ -158,17 +155,10 @@ def _drivers(one: Given, path: Path) -> Iterator[Finding]:
 
 def _extended_resource(one: Given) -> Iterator[Finding]:
     name = at(one.content, ("spec", "extendedResourceName"))
-    if isinstance(name, str) and not is_extended(name):
+    if isinstance(name, str) and not is_sent_extended(name):
         what = f"{_shown(name)} is no name of an extended resource"
         action = "write DOMAIN/NAME as in example.com/gpu; kubernetes.io is not for extended ones"
         yield _refused(one, ("spec", "extendedResourceName"), what, action)
-
-
-def is_extended(name: str) -> bool:
-    """Return whether this is the name of an extended resource, as the API server sees it."""
-    if "/" not in name or _OF_KUBERNETES in name or name.startswith(_OF_QUOTAS):
-        return False
-    return is_label_key(f"{_OF_QUOTAS}{name}")  # a quota must be able to name it
 
 
 def _pod(one: Given) -> Iterator[Finding]:
@@ -192,7 +182,7 @@ def _pod(one: Given) -> Iterator[Finding]:
 def _of_whole_pod(one: Given, path: Path, resources: Object) -> Iterator[Finding]:
     for field in ("limits", "requests"):
         for name in mapping(resources.get(field)):
-            if str(name) not in _OF_PODS and not str(name).startswith(_HUGE):
+            if str(name) not in _OF_PODS and not str(name).startswith(HUGE_PAGES):
                 what = f"{_shown(name)} is no resource of a whole pod, which has cpu, memory and hugepages only"
                 action = "ask for it in the resources of the container that uses it"
                 yield _refused(one, (*path, field, name), what, action)
@@ -221,19 +211,11 @@ def _resources(one: Given, path: Path, resources: Object) -> Iterator[Finding]:
     for field in ("limits", "requests"):
         for name, text in mapping(resources.get(field)).items():
             place = (*path, field, name)
-            if not _is_resource(str(name)):
-                what = f"{_shown(name)} is no name of a resource"
-                action = "write cpu, memory or DOMAIN/NAME as in nvidia.com/gpu"
-                yield _refused(one, place, what, action)
+            if refused := resource_refusal(str(name)):
+                yield _refused(one, place, *problem_and_action(refused))
             elif field == "requests" and _is_more(text, limits.get(name)):
                 what = f"the request for {printable(str(name))} is {text}, more than its limit"
                 yield _refused(one, place, what, "write a limit that is at least as high")
-
-
-def _is_resource(name: str) -> bool:
-    if "/" not in name:
-        return name in _NATIVE or name.startswith(_HUGE)
-    return is_label_key(name) and (_OF_KUBERNETES in name or is_extended(name))
 
 
 def _is_more(request: object, limit: object) -> bool:

@@ -15,6 +15,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.search import MAX_RESULTS
 from dra_driver.cel.compile import Selector
 from dra_driver.cel.failures import EvaluationError
+from dra_driver.cel.reasons.paths import DevicePath, value_at
 from dra_driver.cel.reasons.rewrite import brief, written
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.check.finding import Finding
@@ -45,6 +46,7 @@ class DevicesOfCluster:
         self._state = known.state or ClusterState()
         self._classes = self._all_classes(given)
         self._left: dict[str, list[SliceDevice]] = {}
+        self._with: dict[DevicePath, str] = {}
 
     def _all_classes(self, given: Sequence[Given]) -> Mapping[str, list[str]]:
         """The expressions of each class, those of the files in place of those in the cluster."""
@@ -136,7 +138,7 @@ class DevicesOfCluster:
                 # A class that is not there is told, and its own expressions may leave this device out.
                 if not expression.of_class or expression.of_class in self._classes:
                     message = f"the expression fails for device {device.id}: {error}"
-                    right = self._meant(selector, device) or _right(error)
+                    right = self._meant(expression, selector, device) or _right(error)
                     yield one.finding("cel-fails", expression.path, message, right)
                 return
         if not fits:
@@ -148,8 +150,8 @@ class DevicesOfCluster:
                 f"`{self._known.explain} -f {shlex.quote(one.file)}` says for each condition what the devices have instead",
             )
 
-    def _meant(self, selector: Selector, device: SliceDevice) -> str:
-        """Return what to write if the expression reads what no device has, and it is clear what was meant; "" else.
+    def _meant(self, expression: Expression, selector: Selector, device: SliceDevice) -> str:
+        """Return what to write if a value has another type than the expression takes, or no device of the class has it; "" else.
 
         has(…) would be no help there: the expression would match no device.
         """
@@ -160,7 +162,40 @@ class DevicesOfCluster:
             if absent and one.corrections:
                 write = brief(one.corrections[0].write)
                 return f"no device has {written(absent)}: write {write}"
+            absent = next((p for p in one.missing if not self._have(expression.of_class, p)), None)
+            if absent:
+                return self._instead(expression.of_class, absent, one.lacks)
+            if not one.missing and one.lacks:
+                return f"this device {one.lacks}"
         return ""
+
+    def _instead(self, name: str, path: DevicePath, lacks: str) -> str:
+        """Return what to ask for in place of what no device of a class has; `lacks` says what one has instead."""
+        of_class = f" of class {name}" if name else ""
+        other = self._class_with(path) if name else ""
+        has = f"devices of the class {other} have it" if other else f"this device {lacks}"
+        return f"no device{of_class} has {written(path)}: {has}"
+
+    def _class_with(self, path: DevicePath) -> str:
+        """Return the first class whose selectors match a device with a value at the path; "" if there is none."""
+        if path not in self._with:
+            having = [one for one in self._devices if _has(one, path)]
+            classes = (
+                (name, compiled(texts, self._known))
+                for name, texts in sorted(self._classes.items())
+                if texts  # a class without selectors has every device
+            )
+            named = (
+                name
+                for name, selectors in classes
+                if any(all(_fits(each, one) for each in selectors) for one in having)
+            )
+            self._with[path] = next(named, "")
+        return self._with[path]
+
+    def _have(self, name: str, path: DevicePath) -> bool:
+        """Return whether a device of a class has a value at the path."""
+        return any(_has(one, path) for one in self._of_class(name))
 
     def _of_class(self, name: str) -> list[SliceDevice]:
         if name not in self._left:
@@ -195,6 +230,10 @@ def _values(device: SliceDevice) -> bytes:
 
 def _texts(one: DeviceClass) -> list[str]:
     return [each.cel.expression for each in one.spec.selectors or () if each.cel]
+
+
+def _has(device: SliceDevice, path: DevicePath) -> bool:
+    return value_at(path, device.id.driver, device.device) is not None
 
 
 def _fits(selector: Selector, device: SliceDevice) -> bool:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which attributes and capacities have devices, and of which type is each? From the vocabulary, and from the slices of a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec import Struct
 
-from dra_driver.cel.reasons.paths import DeviceField, DevicePath
+from dra_driver.cel.reasons.paths import DeviceField, DevicePath, version_in
 from dra_driver.cel.reasons.similar import likely_attribute, meant, question
 from dra_driver.cel.syntax.amounts import is_memory
 from dra_driver.check.given import Known
@@ -32,6 +32,12 @@ class Names(Struct, frozen=True):
     capacity: Mapping[str, Mapping[str, str]]
     published: frozenset[tuple[DeviceField, str, str]] = frozenset()
     """The names that devices of the cluster have: kind, domain and name."""
+    versions: Mapping[DevicePath, Collection[str]] = {}
+    """The versions that devices of the cluster have, by attribute."""
+
+    def has(self, path: DevicePath, version: str) -> bool:
+        """Return whether a device of the cluster has this version."""
+        return version in self.versions.get(path, ())
 
     def of(self, kind: DeviceField, domain: str) -> Mapping[str, str] | None:
         """Return the names of a domain with their types; None if the domain is not known."""
@@ -89,6 +95,7 @@ def names_of(known: Known) -> Names:
     """Return all names that devices may have."""
     attributes: dict[str, dict[str, str]] = {_STANDARD: {}}
     capacity: dict[str, dict[str, str]] = {}
+    versions: dict[DevicePath, set[str]] = {}
     for driver in known.drivers:
         for term in ATTRIBUTES:
             domain, name = _qualified(term.name, driver)
@@ -105,11 +112,14 @@ def names_of(known: Known) -> Names:
                 published.add(("attributes", domain, name))
                 kind = next(iter(msgspec.to_builtins(value)), "")
                 attributes.setdefault(domain, {}).setdefault(name, _KINDS.get(kind, ""))
+                if version := version_in(value):
+                    path = DevicePath("attributes", domain, name)
+                    versions.setdefault(path, set()).add(version)
             for qualified in device.capacity or {}:
                 domain, name = _qualified(qualified, one.spec.driver)
                 published.add(("capacity", domain, name))
                 capacity.setdefault(domain, {}).setdefault(name, "quantity")
-    return Names(attributes, capacity, frozenset(published))
+    return Names(attributes, capacity, frozenset(published), versions)
 
 
 def _qualified(name: str, driver: str) -> tuple[str, str]:

@@ -4,7 +4,6 @@
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dra_driver.check.api_values import is_extended
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known, Object, at, entries, mapping
 from dra_driver.check.no_resources import kind_findings, name_findings, names_a_kind
@@ -22,6 +21,7 @@ from dra_driver.model.plugin_resources import (
 )
 from dra_driver.model.printable import printable
 from dra_driver.model.quantity import Quantity
+from dra_driver.model.resource_names import is_sent_extended
 from dra_driver.model.yaml_documents import Path
 
 _CONVERTED = "`dra-driver convert` writes the claim that asks for the same"
@@ -69,7 +69,7 @@ def _resources(
             place = (*path, "resources", field, name)
             if names_a_kind(str(name)):
                 yield from kind_findings(one, place, str(name), str(amount), offered)
-            elif is_extended(str(name)) and _is_part(str(amount)):
+            elif is_sent_extended(str(name)) and _is_part(str(amount)):
                 yield _part(one, place, str(name), amount)
             elif field == "requests" and name in limits:
                 continue  # told as a limit
@@ -80,7 +80,7 @@ def _resources(
     for name in wanted:
         differs = _value(limits.get(name, "")) != _value(wanted[name])
         is_told = names_a_kind(str(name))
-        if is_extended(str(name)) and differs and not is_told:
+        if is_sent_extended(str(name)) and differs and not is_told:
             found = f"the limit is {limits[name]}" if name in limits else "there is no limit"
             yield one.finding(
                 "device-plugin-amount",

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from dra_driver.cel.reasons.similar import meant
 from dra_driver.check.finding import Finding
-from dra_driver.check.given import Given, Known, entries
+from dra_driver.check.given import Given, Known, entries, mapping
 from dra_driver.check.parts import (
     PodPart,
     devices_path,
@@ -24,6 +24,7 @@ from dra_driver.check.parts import (
 from dra_driver.check.pods_in import pods_in
 from dra_driver.model.cluster import ClusterState
 from dra_driver.model.printable import printable
+from dra_driver.model.resource_names import DEVICE_CLASS_PREFIX
 from dra_driver.model.yaml_documents import Path
 
 KNOWN_CLASSES = (
@@ -91,19 +92,35 @@ def reference_findings(one: Given, there: Objects) -> Iterator[Finding]:
 
 
 def _classes(one: Given, there: Objects) -> Iterator[Finding]:
-    for request in requests(one):
-        name = request.body.get("deviceClassName")
+    for path, name in _named_classes(one):
         if not isinstance(name, str) or not name or name in there.classes:
             continue
         known = sorted({*there.classes, *(() if _CLASS in there.complete else KNOWN_CLASSES)})
         near = "" if name in known else meant(name, known)
-        path = (*request.path, "deviceClassName")
         if _CLASS in there.complete:
             message = f"there is no DeviceClass {printable(name)}, neither in the files nor in the cluster"
             yield one.finding("ref-class", path, message, near or "create the class first")
         elif near:
             message = f"DeviceClass {printable(name)} is not in the files, and no known class has this name"
             yield one.finding("ref-class", path, message, near)
+
+
+def _named_classes(one: Given) -> Iterator[tuple[Path, object]]:
+    """Yield the classes that requests name, and those that extended resources of containers name, as deviceclass.resource.kubernetes.io/CLASS."""
+    for request in requests(one):
+        yield (*request.path, "deviceClassName"), request.body.get("deviceClassName")
+    for pod in pods_in(one):
+        for path, container in pod.containers():
+            amounts = mapping(container.get("resources"))
+            asked = {
+                str(resource): (*path, "resources", part, resource)
+                for part in ("requests", "limits")
+                for resource in mapping(amounts.get(part))
+            }
+            for resource, place in asked.items():
+                name = resource.removeprefix(DEVICE_CLASS_PREFIX)
+                if name != resource:
+                    yield place, name
 
 
 def _of_pod(one: Given, pod: PodPart, there: Objects) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.corrections import digits, ordered_versions
+from dra_driver.cel.reasons.like_versions import beginnings
 from dra_driver.cel.reasons.mistyped import VERSION, mistyped_texts
 from dra_driver.cel.reasons.parsers import ORDER, parsing
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
@@ -203,7 +204,7 @@ def _types(
             continue
         what, action = _right(path, kind, value)
         if kind == "version":
-            action = _with_version(parsed, part, path, right)
+            action = _with_version(parsed, part, path, right, names)
         where = _where(one, expression, parsed.offsets[part.id])
         yield one.finding("cel-type", expression.path, what, action, **where)
 
@@ -224,8 +225,14 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
             return what, f"compare it with a value of the type {kind}"
 
 
-def _with_version(parsed: ParsedAst, part: Call, path: DevicePath, right: Constant) -> str:
+def _with_version(
+    parsed: ParsedAst, part: Call, path: DevicePath, right: Constant, names: Names
+) -> str:
     """Return what to write in place of the comparison of a version with a text or number."""
+    meant = beginnings(parsed, part, lambda one: one == path, names.has)
+    _, begins = next(meant, (path, None))
+    if begins:
+        return f"write {begins.write}"
     text = digits(parsed, right)
     how = parsing(text, ("semver",))
     if not how:

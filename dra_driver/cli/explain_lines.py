@@ -59,6 +59,7 @@ def _of_none(request: RequestReport, others: Sequence[DeviceGroup]) -> Iterator[
         if not one.foreign
         and not (isinstance(one.verdict, SelectorFalse) and _condition(one.verdict) in never)
     ]
+    own = _with_one_error(request, own)
     for group in own[:SHOWN_GROUPS]:
         yield _unmatched(request, group)
     cut, foreign = own[SHOWN_GROUPS:], [one for one in others if one.foreign]
@@ -69,9 +70,23 @@ def _of_none(request: RequestReport, others: Sequence[DeviceGroup]) -> Iterator[
 
 
 def _unmatched(request: RequestReport, group: DeviceGroup) -> str:
-    failed = any(isinstance(one, SelectorError) for one in request.verdicts)
-    same = failed and isinstance(group.verdict, SelectorError)
+    same = _is_same_error(request, group)
     return f"{devices(group.count)}: {_SAME_ERROR}" if same else _group(group)
+
+
+def _is_same_error(request: RequestReport, group: DeviceGroup) -> bool:
+    """Return whether the line about the request tells the error of these devices, which may differ in the device and its values."""
+    failed = any(isinstance(one, SelectorError) for one in request.verdicts)
+    return failed and isinstance(group.verdict, SelectorError)
+
+
+def _with_one_error(request: RequestReport, groups: Sequence[DeviceGroup]) -> list[DeviceGroup]:
+    """Return the groups with those whose line would be the same as one."""
+    same = [one for one in groups if _is_same_error(request, one)]
+    whole = [msgspec.structs.replace(one, count=_sum(same)) for one in same[:1]]
+    first = next((place for place, one in enumerate(groups) if one in same), 0)
+    others = [one for one in groups if one not in same]
+    return [*others[:first], *whole, *others[first:]]
 
 
 def _kinds(groups: Iterable[DeviceGroup]) -> str:

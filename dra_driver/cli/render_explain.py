@@ -144,7 +144,7 @@ class _Writer:
             if isinstance(verdict, CompileError):
                 yield from self._refused(verdict)
             elif isinstance(verdict, SelectorError) and verdict.message in said:
-                yield from self._item(f"{condition(verdict.part)}: {verdict.hint}", 4)
+                yield from self._item(f"{condition(verdict.part)}: {verdict.in_brief}", 4)
             else:
                 yield from self._item(str(verdict), 4)
         for line in device_lines(request):

@@ -29,7 +29,7 @@ from dra_driver.explain.verdicts.pod import (
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE, APART, ONLY_ONCE, SHARED, TOO_FEW
 from dra_driver.model.admin_access import ADMIN_ACCESS_LABEL, OLD_ADMIN_ACCESS_LABEL
 from dra_driver.model.plugin_resources import is_converted
-from dra_driver.model.resource_names import may_be_devices
+from dra_driver.model.resource_names import DEVICE_CLASS_PREFIX, may_be_devices
 
 
 class Row(Struct, frozen=True):
@@ -41,6 +41,8 @@ class Row(Struct, frozen=True):
 
 
 _TOLERATE = "add a toleration to the pod (`spec.tolerations`; not the one in the claim)"
+
+_INSTALL_CLASSES = "install the driver's DeviceClasses (`kubectl get deviceclasses`)"
 
 
 def _labels(label: str) -> str:
@@ -122,7 +124,7 @@ ROWS: Mapping[type, Row] = {
     verdict.ClassMissing: Row(
         "`request …: device class … does not exist`",
         "the claim names a DeviceClass that does not exist",
-        "correct `deviceClassName`, or install the driver's DeviceClasses (`kubectl get deviceclasses`)",
+        f"correct `deviceClassName`, or {_INSTALL_CLASSES}",
     ),
     verdict.FeatureOff: Row(
         "`… the feature is disabled`, or a device is passed over without a word",
@@ -383,13 +385,20 @@ def _by_other_fields(reason: verdict.Verdict) -> str:
                 "the selector with what these nodes publish"
             )
         case verdict.ClassMissing(resource=resource) if resource:
-            by_convert = ": `dra-driver convert` does it" if is_converted(resource) else ""
-            return (
-                f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
-                "(`kubectl get deviceclasses`), install a device plugin that offers it, or write a "
-                f"claim in place of the resource{by_convert}"
-            )
+            return _for_resource(resource)
     return ""
+
+
+def _for_resource(resource: str) -> str:
+    """Return what to do if no class provides an extended resource."""
+    if resource.startswith(DEVICE_CLASS_PREFIX):
+        return f"correct the resource's name, {DEVICE_CLASS_PREFIX}CLASS, or {_INSTALL_CLASSES}"
+    by_convert = ": `dra-driver convert` does it" if is_converted(resource) else ""
+    return (
+        f"correct the resource's name, or set extendedResourceName: {resource} in a DeviceClass "
+        "(`kubectl get deviceclasses`), install a device plugin that offers it, or write a "
+        f"claim in place of the resource{by_convert}"
+    )
 
 
 def about(reason: verdict.Verdict, place: str) -> str:

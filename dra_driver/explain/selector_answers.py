@@ -32,6 +32,7 @@ from dra_driver.explain.verdict import (
     SelectorFalse,
     Verdict,
 )
+from dra_driver.explain.verdicts.device import ON
 
 MANY = 64
 """If the devices have more than MANY different sets of values, the reasons omit the values, so that devices can be grouped."""
@@ -295,7 +296,7 @@ def _error(
         return SelectorError(
             selector.source, selector.index, failing.part, str(error), failing.everywhere
         )
-    where = f"{device.id} {failing.lacks}" if failing.lacks else f"on {device.id}"
+    where = f"{device.id} {failing.lacks}" if failing.lacks else f"{ON}{device.id}"
     near = "; ".join(question(name) for _, name in failing.typos[:1])
     hint = f"{where}; {near}" if near else where
     return SelectorError(selector.source, selector.index, failing.part, str(error), hint)

@@ -18,9 +18,10 @@ from dra_driver.model.api.resource_slice import (
     NodeAllocatableOverhead,
     NodeAllocatableResource,
 )
+from dra_driver.model.dns_names import is_label_key
 from dra_driver.model.quantity import Quantity
 from dra_driver.planning.counter_rules import wrong_consumption
-from dra_driver.planning.taints import is_label_key, wrong_taints
+from dra_driver.planning.taints import wrong_taints
 
 BINDING_CONDITIONS = 4
 POLICY_VALUES = 10

@@ -17,6 +17,7 @@ import msgspec
 
 from dra_driver.model.api.resource_slice import Device, DeviceTaint
 from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.dns_names import LABEL_PART, is_label_key
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName
 from dra_driver.model.names import (
@@ -39,20 +40,10 @@ MOST_TAINTS = 16
 _NOBODY: Mapping[DeviceName, str] = MappingProxyType({})
 EFFECTS = ("NoSchedule", "NoExecute", "None")
 
-_LABEL_PART = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(\.{_DNS_LABEL})*)/)?{_LABEL_PART}")
-_PREFIX_LENGTH = 253
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 TaintId = tuple[str, str, str, str]
 """Device, key, value and effect: a taint that changes one of them is a new taint."""
-
-
-def is_label_key(text: str) -> bool:
-    """Whether the text is a label key: a name of at most 63 characters, perhaps with a DNS name and a slash before it."""
-    match = _LABEL_KEY.fullmatch(text)
-    return match is not None and len(match["prefix"] or "") <= _PREFIX_LENGTH
 
 
 def wrong_taints(taints: Iterable[DeviceTaint]) -> Iterator[str]:
@@ -67,7 +58,7 @@ def wrong_taints(taints: Iterable[DeviceTaint]) -> Iterator[str]:
 def _wrong_taint(taint: DeviceTaint) -> Iterator[str]:
     if not is_label_key(taint.key):
         yield f"key: {taint.key[:80]!a} is no label key"
-    if taint.value and not re.fullmatch(_LABEL_PART, taint.value):
+    if taint.value and not re.fullmatch(LABEL_PART, taint.value):
         yield f"value: {taint.value[:80]!a} is no label value"
     if taint.effect not in EFFECTS:
         yield f"effect: {taint.effect[:80]!a} is none of {', '.join(EFFECTS)}"

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dra_driver.cel.reasons.comparisons import OPPOSITE, TOLD_BY, sides
+from dra_driver.cel.reasons.like_versions import beginnings
 from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS, TEXT_TESTS, texts_beside
 from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
@@ -22,7 +23,7 @@ from dra_driver.cel.reasons.similar import (
     question,
     same_but_for_looks,
 )
-from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, Select
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
@@ -94,14 +95,14 @@ class ConditionExplainer:
 
     def _beside_version(self, part: Expr) -> str:
         """Return the hint for a text that is compared with a version, which it never equals; "" if there is none."""
-        texts = self._texts.kept(
+        found = self._texts.kept(
             ("beside version", part.id),
-            lambda: tuple(texts_beside(part, lambda path: path.kind == "attributes")),
+            lambda: tuple(_beside_version(self._texts.parsed, part)),
         )
         hints = (
-            f"{one.path.name} is a version: write {brief(one.right)}"
-            for one in texts
-            if is_version(self._at(one.path))
+            f"{path.name} is a version: write {brief(write)}"
+            for path, write in found
+            if is_version(self._at(path))
         )
         return next(hints, "")
 
@@ -285,6 +286,19 @@ class ConditionExplainer:
 
     def _at(self, path: DevicePath) -> object:
         return value_at(path, self._driver, self._device)
+
+
+def _beside_version(parsed: ParsedAst, part: Expr) -> Iterator[tuple[DevicePath, str]]:
+    """Yield what to write for a text beside each attribute, if that is a version."""
+    found = list(beginnings(parsed, part, _is_attribute, lambda _, __: False))
+    yield from ((path, one.write) for path, one in found)
+    numbers = {one.number for _, one in found}
+    for text in texts_beside(part, _is_attribute, numbers):
+        yield text.path, text.right
+
+
+def _is_attribute(path: DevicePath) -> bool:
+    return path.kind == "attributes"
 
 
 def _is_text(published: object) -> bool:

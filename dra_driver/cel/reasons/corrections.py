@@ -6,7 +6,7 @@ domain. Each of these is told with the part to write instead.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +21,10 @@ from dra_driver.cel.syntax.unparse import unparse, written_double
 _ONE = {"int": "an int", "string": "a string"}
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _METHODS = ("compareTo", "isGreaterThan", "isLessThan")
+_BINDING = frozenset({"!_", "_==_", "_!=_", "@in", *ORDER})
+"""Operators that bind as a comparison does, or tighter."""
+_LOOSE = ("_&&_", "_==_", "_!=_")
+"""Operators that bind as a comparison does, or less. Alternatives bind least, and may stand beside &&."""
 
 
 class Correction(Struct, frozen=True):
@@ -91,7 +95,8 @@ def ordered_versions(
     parsed: ParsedAst, part: Expr, is_version: Callable[[DevicePath], bool]
 ) -> Iterator[tuple[DevicePath, Correction]]:
     """Yield each comparison by < or > of a version with a text or number: versions are compared by compareTo only."""
-    for call, sign, left, right in _comparisons(part):
+    for call, sign, read, right in _comparisons(part):
+        left = without_conversion(read)
         path = path_of(left)
         if path and sign in ORDER and is_version(path) and isinstance(right, Constant):
             text = digits(parsed, right)
@@ -99,6 +104,15 @@ def ordered_versions(
             if how:
                 new = _compared(sign, left, called(how, replace(right, value=text)))
                 yield path, correction(parsed, call, new)
+
+
+def without_conversion(part: Expr) -> Expr:
+    """Return the path in double(…) or string(…); any other part as it is."""
+    match part:
+        case Call(function="double" | "string", args=(read,), target=None) if path_of(read):
+            return read
+        case _:
+            return part
 
 
 def digits(parsed: ParsedAst, constant: Constant) -> str:
@@ -201,6 +215,19 @@ def _read(path: DevicePath) -> Expr:
     return Select(NO_ID, Call(NO_ID, "_[_]", (whole, Constant(NO_ID, path.domain))), path.name)
 
 
-def correction(parsed: ParsedAst, old: Expr, new: Expr) -> Correction:
-    """Return the correction that writes a new node in the place of an old one."""
-    return Correction(old.id, new, unparse(parsed, old), unparse(parsed, new))
+def bound_in(part: Expr) -> frozenset[int]:
+    """Return which nodes are operands of a comparison or of !, each as its `id()`."""
+    calls = (call for call in calls_in(part) if call.function in _BINDING)
+    return frozenset(id(one) for call in calls for one in operands(call))
+
+
+def correction(parsed: ParsedAst, old: Expr, new: Expr, bound: Collection[int] = ()) -> Correction:
+    """Return the correction that writes a new node in the place of an old one, in parentheses where its text needs them.
+
+    `bound` are nodes that an operator binds tightly.
+    """
+    write = unparse(parsed, new)
+    function = new.function if isinstance(new, Call) else ""
+    if function == "_||_" or (function in _LOOSE and id(old) in bound):
+        write = f"({write})"
+    return Correction(old.id, new, unparse(parsed, old), write)

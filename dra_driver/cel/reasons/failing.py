@@ -5,7 +5,7 @@ Such a condition may have hundreds of comparisons that all fail. A sentence tell
 depends on the condition alone, or on what kind of value a device has, is found out once for all devices.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from msgspec import Struct
@@ -17,8 +17,8 @@ from dra_driver.cel.reasons.corrections import (
     capacities,
     domains,
     ordered_by_type,
-    ordered_versions,
 )
+from dra_driver.cel.reasons.like_versions import Published, like_versions
 from dra_driver.cel.reasons.mistyped import mistyped_texts
 from dra_driver.cel.reasons.parsers import (
     PARSERS,
@@ -62,7 +62,7 @@ class FailingCondition(Struct, frozen=True):
 class FailureExplainer:
     """Explains the conditions of one expression that end with an error, for one device.
 
-    `is_published` says whether any device has a path.
+    `is_published` says whether any device has a path, or a version there.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class FailureExplainer:
         driver: str,
         device: Device,
         texts: PartTexts,
-        is_published: Callable[[DevicePath], bool],
+        is_published: Published,
     ) -> None:
         self._is_published = is_published
         self._driver = driver
@@ -107,13 +107,14 @@ class FailureExplainer:
         """Explain a condition that needs a value of another type than the device has."""
         operand_paths = self._texts.kept(("operands", part.id), lambda: tuple(_operand_paths(part)))
         versions = frozenset(path for path, _ in operand_paths if self._is_version(path))
+        others = self._texts.kept(
+            ("like versions", part.id, versions),
+            lambda: tuple(like_versions(self._parsed, part, self._is_version, self._is_published)),
+        )
+        passed_over = {one.number for _, one in others}
         texts = self._texts.kept(
             ("texts", part.id, versions),
-            lambda: tuple(dict.fromkeys(texts_beside(part, self._is_version))),
-        )
-        ordered = self._texts.kept(
-            ("ordered", part.id, versions),
-            lambda: tuple(ordered_versions(self._parsed, part, self._is_version)),
+            lambda: tuple(dict.fromkeys(texts_beside(part, self._is_version, passed_over))),
         )
         tested = self._texts.kept(
             ("tested", part.id, versions),
@@ -123,16 +124,16 @@ class FailureExplainer:
         told = chain(
             map(self._is_text, parsers),
             map(self._beside_version, texts),
-            (self._compared_as_version(path, one) for path, one in ordered),
+            (self._like_version(part, path, one) for path, one in others),
             map(self._tested_as_text, tested),
         )
         return FailingCondition(
             text,
-            lacks=_first(told, len(parsers) + len(texts) + len(ordered) + len(tested)),
+            lacks=_first(told, len(parsers) + len(texts) + len(others) + len(tested)),
             parsers=parsers,
             texts=texts,
             corrections=(
-                *(one for _, one in ordered),
+                *(one for _, one in others),
                 *(one.correction for one in tested if one.correction),
             ),
         )
@@ -175,7 +176,7 @@ class FailureExplainer:
         ]
         inside = [one for one in there if one.endswith(f".{path.domain}")]
         near = likely(path.domain, there) or "".join(inside[:1])
-        if near or len(there) != 1 or self._is_published(path):
+        if near or len(there) != 1 or self._is_published(path, ""):
             return near
         return there[0]  # the selector was written for another driver
 
@@ -209,8 +210,10 @@ class FailureExplainer:
         version = shown(self._at(text.path))
         return f"has {text.path.name} as the version {version}, not a string: write {brief(text.right)}"
 
-    def _compared_as_version(self, path: DevicePath, one: Correction) -> str:
-        return f"has {path.name} as the version {shown(self._at(path))}: write {brief(one.write)}"
+    def _like_version(self, part: Expr, path: DevicePath, one: Correction) -> str:
+        instead = "" if one.number == part.id else f" instead of {brief(one.instead)}"
+        has = f"has {path.name} as the version {shown(self._at(path))}"
+        return f"{has}: write {brief(one.write)}{instead}"
 
     def _tested_as_text(self, one: TestedAsText) -> str:
         version = shown(self._at(one.path))

@@ -83,14 +83,14 @@ class TextBesideVersion(Struct, frozen=True):
 
 
 def texts_beside(
-    root: Expr, is_version: Callable[[DevicePath], bool]
+    root: Expr, is_version: Callable[[DevicePath], bool], passed_over: Collection[int] = ()
 ) -> Iterator[TextBesideVersion]:
     """Yield each text, alone or in a list, that is equal to a version or not, if it can be parsed as one.
 
-    No other operator and no function takes a version in the place of a text.
+    No other operator and no function takes a version in the place of a text. `passed_over` are comparisons, by their numbers.
     """
     for call in calls_in(root):
-        if call.function not in _EQUALITIES:
+        if call.function not in _EQUALITIES or call.id in passed_over:
             continue
         paths = [path for one in operands(call) if (path := path_of(one)) and is_version(path)]
         for path in paths:

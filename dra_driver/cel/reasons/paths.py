@@ -143,6 +143,11 @@ def is_version(published: object) -> bool:
     return isinstance(published, DeviceAttribute) and published.version_value is not None
 
 
+def version_in(published: object) -> str:
+    """Return the version of a published attribute; "" if it has another value."""
+    return (published.version_value or "") if isinstance(published, DeviceAttribute) else ""
+
+
 def _is_device(part: Expr) -> bool:
     return isinstance(part, Identifier) and part.name in ("device", ".device")
 

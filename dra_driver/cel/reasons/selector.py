@@ -5,7 +5,7 @@ Most selectors are several conditions joined by `&&`. This module evaluates each
 the false ones. This module can also write the selector with such a condition changed or removed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.compile import Selector, part_of_selector
@@ -21,6 +21,7 @@ from dra_driver.cel.reasons.conditions import (
 from dra_driver.cel.reasons.corrections import replaced
 from dra_driver.cel.reasons.distances import Wanted, wanted
 from dra_driver.cel.reasons.failing import FailingCondition, FailureExplainer
+from dra_driver.cel.reasons.like_versions import Published
 from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
 from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, paths
@@ -29,7 +30,7 @@ from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
 from dra_driver.model.api.resource_slice import Device
 
 
-def _always(_: DevicePath) -> bool:
+def _always(_: DevicePath, __: str) -> bool:
     return True
 
 
@@ -107,11 +108,11 @@ class ExplainedSelector:
         value: DeviceValue,
         cancelled: Check = never,
         *,
-        is_published: Callable[[DevicePath], bool] = _always,
+        is_published: Published = _always,
     ) -> tuple[FailingCondition, ...]:
         """Return the conditions that end with an error, or the whole selector if no condition alone does.
 
-        `is_published` says whether any device has a path. What one has is not taken for a mistake.
+        `is_published` says whether any device has a path, or a version there. What one has is not taken for a mistake.
         """
         tell = FailureExplainer(driver, device, self._texts, is_published).tell
         if len(self._parts) == 1:

@@ -44,6 +44,8 @@ _BINARY: Mapping[str, tuple[str, int]] = {
     "_&&_": ("&&", 6),
     "_||_": ("||", 7),
 }
+_LOGIC = ("_||_", "_&&_")
+"""Several of one of these need no parentheses: the parser makes a tree of them whose halves are alike."""
 _PREFIX = {"!_": "!", "-_": "-"}
 _TEXTS = json.JSONEncoder(ensure_ascii=False)
 """A string literal is written as in JSON. `json.dumps` would make an encoder for each text."""
@@ -149,7 +151,8 @@ class _Writer:
                 return _PREFIX[prefix] + self._operand(operand, _PRIMARY)
             case name, (left, right) if name in _BINARY:
                 sign, precedence = _BINARY[name]
-                return f"{self._operand(left, precedence)} {sign} {self._operand(right, precedence - 1)}"
+                again = precedence if name in _LOGIC else precedence - 1
+                return f"{self._operand(left, precedence)} {sign} {self._operand(right, again)}"
         return None
 
     def _operand(self, part: Expr, loosest: int) -> str:

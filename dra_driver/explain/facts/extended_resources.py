@@ -144,7 +144,7 @@ def _without_device(
         return CouldNotTell(gap.reason, str(gap))
     if implicit:
         names = sorted(set(classes.values()))
-        return ClassMissing(missing, meant(missing, names) or existing_classes(names))
+        return ClassMissing(missing, meant(missing, names) or existing_classes(names), resource)
     return _nowhere_offered(resource, classes, state)
 
 

@@ -20,7 +20,7 @@ from dra_driver.allocator.state import DeviceID, PoolID
 from dra_driver.allocator.taints import RuleNames, with_taint_rules
 from dra_driver.cel.compile import compile_selector
 from dra_driver.cel.device import DeviceValue
-from dra_driver.cel.reasons.paths import DevicePath, value_at
+from dra_driver.cel.reasons.paths import DevicePath, value_at, version_in
 from dra_driver.cel.reasons.selector import ExplainedSelector
 from dra_driver.cel.versions import NEWEST, OLDEST, Environment
 from dra_driver.explain.facts.device_nodes import DeviceNodes
@@ -160,16 +160,19 @@ class Fleet:
             for device in (_by_id(pool) if pool.invalid_because else pool.devices)
         )
 
-    def publishes(self, path: DevicePath) -> bool:
-        """Return whether a device has a value at the path, or may have one because not all slices were read."""
-        return self.shared((DevicePath, path), lambda: self._publishes(path))
+    def publishes(self, path: DevicePath, version: str = "") -> bool:
+        """Return whether a device has a value at the path, or this version, or may have it because not all slices were read."""
+        if self.unread_slices:
+            return True
+        there = self.shared((DevicePath, path), lambda: self._published(path))
+        return version in there if version else bool(there)
 
-    def _publishes(self, path: DevicePath) -> bool:
+    def _published(self, path: DevicePath) -> frozenset[str]:
+        """Return the versions that devices have at the path, with "" for any other value."""
         in_doubt = (one for part in self.left_out for one in part.devices)
-        return bool(self.unread_slices) or any(
-            value_at(path, one.id.driver, one.device) is not None
-            for one in chain(self.all_devices, in_doubt)
-        )
+        every = chain(self.all_devices, in_doubt)
+        values = (value_at(path, one.id.driver, one.device) for one in every)
+        return frozenset(version_in(value) for value in values if value is not None)
 
     @cached_property
     def unread_slices(self) -> Sequence[NotRead]:

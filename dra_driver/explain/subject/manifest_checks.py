@@ -29,6 +29,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
 )
 from dra_driver.model.dns_names import LONGEST_SUBDOMAIN, is_label, is_subdomain
+from dra_driver.model.resource_names import resource_refusal
 
 _MOST_REQUESTS, _MOST_ALTERNATIVES = 32, 8
 _MODES = ("", "ExactCount", "All")
@@ -313,6 +314,8 @@ def requests_not_there(pod: Pod, claims: Mapping[tuple[type, str], DeviceClaim])
 def _resources(container: core.Container) -> Iterator[str]:
     resources = container.resources
     for name, text in {**(resources.limits or {}), **(resources.requests or {})}.items():
+        if refused := resource_refusal(name):
+            yield f"container {ascii(container.name)[1:-1]}: {refused}"
         if amount(text).nanos < 0:
             yield (
                 f"container {ascii(container.name)[1:-1]} asks for {text} of {ascii(name)[1:-1]}, less than nothing; write 0 or more"

@@ -42,6 +42,10 @@ class SelectorFalse(Case, frozen=True):
         return values_found(self.found) + (f" ({self.hint})" if self.hint else "")
 
 
+ON = "on "
+"""The hint of a SelectorError begins so if it only names the device."""
+
+
 class SelectorError(Case, frozen=True):
     """A selector failed when it was evaluated for the device; this stops the pod on all nodes."""
 
@@ -56,6 +60,11 @@ class SelectorError(Case, frozen=True):
         return f"{self.source} selector #{self.index}: {said}" + (
             f" ({values_found(self.hint)})" if self.hint else ""
         )
+
+    @property
+    def in_brief(self) -> str:
+        """What is wrong with the condition: the hint, which makes the message needless if it says more than the device."""
+        return f"{self.message} {self.hint}" if self.hint.startswith(ON) else self.hint
 
 
 class Tainted(Case, frozen=True):

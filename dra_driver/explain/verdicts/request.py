@@ -70,7 +70,7 @@ class ConstraintConflict(Case, frozen=True):
 class ClassMissing(Case, frozen=True):
     """The DeviceClass does not exist.
 
-    With `resource`: no DeviceClass provides that extended resource, and no device plugin offers it.
+    With `resource`: that extended resource names the class; without a class, no DeviceClass provides it, and no device plugin offers it.
     """
 
     device_class: str
@@ -78,7 +78,7 @@ class ClassMissing(Case, frozen=True):
     resource: str = ""
 
     def __str__(self) -> str:
-        if self.resource:
+        if self.resource and not self.device_class:
             return (
                 f"no device class has extendedResourceName {self.resource}, and no device plugin offers it on any node"
                 + (f" ({self.hint})" if self.hint else "")

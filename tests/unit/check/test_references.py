@@ -189,6 +189,18 @@ def test_classes_of_the_cluster(name: str, action: str | None) -> None:
     assert told(claim(f"deviceClassName: {name}")) == ([] if action is None else expected)
 
 
+def test_a_resource_names_a_class_too() -> None:
+    resources = (
+        "requests: {cpu: 1, deviceclass.resource.kubernetes.io/there2: 1}, "
+        "limits: {deviceclass.resource.kubernetes.io/there2: 1, deviceclass.resource.kubernetes.io/there: 1}"
+    )
+    missing = "there is no DeviceClass there2, neither in the files nor in the cluster"
+    asked = pod(f"resources: {{{resources}}}")
+    assert told(asked) == [("ref-class", missing, "did you mean there?")]
+    (one,) = [each for each in found(asked, CLUSTER) if each.rule == "ref-class"]
+    assert ".resources.limits" in one.path
+
+
 @pytest.mark.parametrize(
     "resource", ["deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"]
 )

@@ -172,7 +172,9 @@ VERSION = f"{NVIDIA}.driverVersion"
         (f"{VERSION} >= 550", f'{VERSION}.compareTo(semver("550", true)) >= 0'),
         (f'{VERSION} != "550.01.05"', f'{VERSION} != semver("550.01.05", true)'),
         (f'"550.1.1" == {VERSION}', f'semver("550.1.1") == {VERSION}'),
-        (f"{VERSION} == 550.90", f'{VERSION} == semver("550.90", true)'),
+        (f"{VERSION} == 550.90", f"{VERSION}.major() == 550 && {VERSION}.minor() == 90"),
+        (f'"550" != {VERSION}', f"{VERSION}.major() != 550"),
+        (f'{VERSION} == "550.x"', f"{VERSION}.major() == 550"),
         (f"{VERSION} >= 1e2", "three numbers, as in 12.4.0"),
         (f".5 > {VERSION}", "three numbers, as in 12.4.0"),
         (f'{VERSION} >= "newest"', "three numbers, as in 12.4.0"),
@@ -282,6 +284,8 @@ CLUSTER = Known(
                                 "colour": attribute("red"),
                                 "x.example/y": attribute("z"),
                                 "x.example/number": DeviceAttribute(int_value=number),
+                                "x.example/release": DeviceAttribute(version_value="9.0.0"),
+                                **({"x.example/odd": attribute("yes")} if number else {}),
                                 "gpu.nvidia.com/extra": DeviceAttribute(int_values=[1]),
                             },
                             capacity={
@@ -508,14 +512,55 @@ def test_the_domain_that_has_the_name_is_told_if_no_device_has_what_is_read() ->
 @pytest.mark.parametrize(
     ("expression", "action"),
     [
-        ('device.attributes["a.b"].c == "x"', "ask with has(…) before"),
+        ('device.attributes["x.example"].odd == "yes"', "ask with has(…) before"),
+        (
+            'device.attributes["a.b"].c == "x"',
+            'no device of class mine has device.attributes["a.b"].c: this device has no attribute c, it has none of',
+        ),
+        (
+            'int(device.attributes["x.example"].release) >= 8',
+            'this device has release as the version 9.0.0: write device.attributes["x.example"].release.major() instead of',
+        ),
         ('semver(device.attributes["card.example.com"].colour).major() == 1', "check first what"),
     ],
 )
-def test_has_is_advised_for_what_is_not_there(expression: str, action: str) -> None:
+def test_has_is_advised_for_what_another_device_has(expression: str, action: str) -> None:
     text = selector(expression, "'").replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
     (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
     assert one.action.startswith(action)
+
+
+def test_the_class_whose_devices_have_it_is_named() -> None:
+    """has(…) would be no help for the devices of the class that is named."""
+    odd = 'device.attributes["x.example"].odd'
+    classes = "".join(
+        f"---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {{name: {name}}}\nspec:\n  selectors:\n"
+        f"    - cel: {{expression: '{of}'}}\n"
+        for name, of in (
+            ("even", 'device.attributes["x.example"].number == 0'),
+            ("odd", f"has({odd})"),
+        )
+    )
+    text = selector(f'{odd} == "yes"', "'").replace("Name: gpu.nvidia.com", "Name: even") + classes
+    (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
+    assert one.action == f"no device of class even has {odd}: devices of the class odd have it"
+
+
+@pytest.mark.parametrize(
+    ("text", "right"), [("9.0", '@ == semver("9.0", true)'), ("9", '@ == semver("9", true)')]
+)
+def test_a_version_that_a_device_has_is_meant_as_a_whole(text: str, right: str) -> None:
+    read = 'device.attributes["x.example"].release'
+    (one,) = [
+        each
+        for each in found(selector(f'{read} == "{text}"', "'"), CLUSTER)
+        if each.rule == "cel-type"
+    ]
+    assert one.action == f"write {right.replace('@', read)}"
+    (other,) = [
+        each for each in found(selector(f'{read} == "8"', "'"), CLUSTER) if each.rule == "cel-type"
+    ]
+    assert other.action == f"write {read}.major() == 8"
 
 
 MEMORY = 'device.capacity["gpu.nvidia.com"].memory'

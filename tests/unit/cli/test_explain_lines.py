@@ -118,6 +118,17 @@ def test_an_error_is_told_once() -> None:
     ]
 
 
+def test_devices_with_the_error_of_the_request_are_one_line() -> None:
+    other = SelectorError("request", 0, "p == 1", "no such key: p", "d/p/b has no attribute p")
+    groups = (of(false("x")), of(ERROR, 3), of(false("y")), of(other, 2))
+    assert told(*groups, verdicts=(ERROR,)) == [
+        "1 device: x is false",
+        "5 devices: the CEL runtime error above",
+        "1 device: y is false",
+    ]
+    assert told(of(ERROR, 3), of(other, 2)) == [f"3 devices: {ERROR}", f"2 devices: {other}"]
+
+
 def test_the_nearest_miss_is_told_if_no_line_has_it() -> None:
     held = HeldByClaim("ns/a")
     assert told(of(held), nearest=miss(held)) == [f"1 device matches: {held}"]

@@ -4,6 +4,8 @@
 import json
 from typing import Any
 
+from msgspec.structs import replace
+
 from dra_driver.cli.render_explain import document, text
 from dra_driver.explain.outcome import (
     Change,
@@ -93,6 +95,10 @@ def test_an_error_that_the_summary_quotes_is_not_quoted_again() -> None:
     )
     assert "    - p == 1: d/p/a has no attribute p" in lines(given)
     assert f"    - {error}" in text(of_request(verdicts=(error,)), width=200, color=False)
+    plain = replace(error, hint="on d/p/a")
+    asking = replace(request, verdicts=(plain,))
+    told = replace(given, claims=(ClaimReport(name="ns/c", requests=(asking,)),))
+    assert "    - p == 1: no such key: p on d/p/a" in lines(told)
 
 
 def test_one_holder_is_told_with_its_pods() -> None:

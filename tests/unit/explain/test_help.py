@@ -295,6 +295,16 @@ MEMORY = f'device.capacity["{GPU}"].memory'
             "'550.90.07' is no version: write semver(\"550.90.07\", true)",
         ),
         (
+            f'{A}.driverVersion == "570"',
+            f"{A}.driverVersion.major() == 570",
+            "has driverVersion as the version 570.1.0: write @",
+        ),
+        (
+            f"double({A}.driverVersion) >= 550.0",
+            f'{A}.driverVersion.compareTo(semver("550.0", true)) >= 0',
+            "has driverVersion as the version 570.1.0: write @",
+        ),
+        (
             f'{A}.driverVersion.startsWith("570")',
             f"{A}.driverVersion.major() == 570",
             "has driverVersion as the version 570.1.0, and startsWith is for strings: write @",

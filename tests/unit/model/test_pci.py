@@ -4,9 +4,9 @@
 import pytest
 
 from dra_driver.errors import Permanent
+from dra_driver.model.dns_names import is_label_key
 from dra_driver.model.pci import PciAddress
 from dra_driver.model.printable import printable
-from dra_driver.planning.taints import is_label_key
 
 
 @pytest.mark.parametrize(

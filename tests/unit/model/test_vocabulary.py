@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from dra_driver.model import names
+from dra_driver.model.dns_names import is_label_key
 from dra_driver.model.vocabulary import ATTRIBUTES, CAPACITIES, Term
-from dra_driver.planning.taints import is_label_key
 
 STANDARD = {"pciBusID", "pcieRoot", "numaNode"}
 VOLATILE = re.compile(

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dra_driver.model.api.resource_slice import Device, DeviceTaint
 from dra_driver.model.device import AllocatableDevice
+from dra_driver.model.dns_names import is_label_key
 from dra_driver.model.health import Health, HealthStatus
 from dra_driver.model.ids import DeviceName, PoolName, ShareId
 from dra_driver.model.inventory import Inventory
@@ -17,7 +18,6 @@ from dra_driver.planning.slices import plan_pool
 from dra_driver.planning.taints import (
     dated,
     devices_held_by,
-    is_label_key,
     taint_times,
     vanished,
     with_own_taints,

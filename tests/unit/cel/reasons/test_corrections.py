@@ -155,13 +155,15 @@ def test_the_only_domain_with_a_name_is_meant_if_no_device_has_what_is_read():
     read = 'device.capacity["other.org"].memory'
     selector = ExplainedSelector(compile_selector(f'{read} == quantity("1")'))
     seen = (DRIVER, DEVICE, DeviceValue(DRIVER, DEVICE))
-    (failing,) = selector.failing_conditions(*seen, is_published=lambda path: path.name == "model")
+    (failing,) = selector.failing_conditions(
+        *seen, is_published=lambda path, _: path.name == "model"
+    )
     assert [(one.instead, one.write) for one in failing.corrections] == [(read, f"{C}.memory")]
-    (failing,) = selector.failing_conditions(*seen, is_published=lambda path: True)
+    (failing,) = selector.failing_conditions(*seen, is_published=lambda _, __: True)
     assert failing.corrections == ()
     twice = replace(DEVICE, capacity={**DEVICE.capacity, "b.org/memory": DeviceCapacity(value="1")})
     (failing,) = selector.failing_conditions(
-        DRIVER, twice, DeviceValue(DRIVER, twice), is_published=lambda path: False
+        DRIVER, twice, DeviceValue(DRIVER, twice), is_published=lambda _, __: False
     )
     assert failing.corrections == ()
 

@@ -11,6 +11,7 @@ from dra_driver.cel.reasons.paths import (
     path_of,
     paths,
     value_at,
+    version_in,
 )
 from dra_driver.cel.syntax.parser import parse
 from dra_driver.cel.syntax.unparse import unparse
@@ -109,6 +110,12 @@ def test_names_and_values_follow_the_rule_of_domains() -> None:
     ]
     assert found == ["d", False, own, other, None, memory]
     assert value_at(MODEL, "d", Device(name="n")) is None
+
+
+def test_only_an_attribute_has_a_version() -> None:
+    version = DeviceAttribute(version_value="1.2.3")
+    others = (DeviceAttribute(string_value="1.2.3"), DeviceCapacity(value="1"), None)
+    assert (version_in(version), *map(version_in, others)) == ("1.2.3", "", "", "")
 
 
 def test_the_drivers_own_domain_is_not_said() -> None:

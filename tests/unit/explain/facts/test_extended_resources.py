@@ -107,7 +107,7 @@ def blind(**gap: str) -> ClusterState:
 
 def test_a_class_that_is_missing_is_what_keeps_its_resource_from_devices() -> None:
     missing = without_devices(of(IMPLICIT), (), CLUSTER, gate_off="")
-    assert missing == {IMPLICIT: ClassMissing("gpx", "did you mean gpu?")}
+    assert missing == {IMPLICIT: ClassMissing("gpx", "did you mean gpu?", IMPLICIT)}
     for other in (GPU, "example.com/other", "cpu"):
         assert without_devices(of(other), (), CLUSTER, gate_off="") == {}
 

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from dra_driver.check.check import check
+from dra_driver.check.given import Given, Known
 from dra_driver.errors import Permanent
 from dra_driver.explain.outcome import PodCount, Report
 from dra_driver.explain.remedy import fix
@@ -14,6 +16,7 @@ from dra_driver.explain.subject.applied import FROM_FILE, IN_PLACE_OF
 from dra_driver.explain.verdict import ClassMissing, CouldNotTell, FeatureOff, HeldByClaim
 from dra_driver.model.api.core import Namespace, Pod
 from dra_driver.model.cluster import ClusterState, NotRead
+from dra_driver.model.yaml_documents import NOWHERE
 from tests.e2e import fleet as words
 from tests.e2e.fleet import GPU, HOME, device, devices, request, resource_slice
 from tests.unit.explain.clusters import holder, state
@@ -42,6 +45,16 @@ def test_a_field_that_nobody_knows_is_named_with_its_place_and_what_was_meant() 
         "f.yaml: the API server would refuse ResourceClaim mine: spec.devices.requests[0].exactly has no field "
         "selector (did you mean selectors?); write selectors, or leave it out"
     )
+
+
+def test_a_name_that_is_no_resource_is_refused_in_the_words_of_check() -> None:
+    asked = resource("gpu.nvidia.com")
+    told = "'gpu.nvidia.com' is no name of a resource; write cpu, memory or DOMAIN/NAME as in nvidia.com/gpu"
+    assert refused(asked) == f"f.yaml: the API server would refuse Pod p: container c: {told}"
+    document = Given(asked, "f.yaml", 1, (), NOWHERE)
+    (one,) = check([document], Known())
+    assert f"{one.message}; {one.action}" == f"the API server would refuse it: {told}"
+    assert ".resources.limits" in one.path
 
 
 def _changed(document: Any, *path: Any, **more: Any) -> Any:
@@ -441,7 +454,13 @@ def test_an_extended_resource_whose_class_is_missing_says_so() -> None:
     report = answer(state(ONE), extended("p", "gpx"))
     (claim,) = report.claims
     assert (report.exit_code, claim.name) == (1, "ns/<extended-resources>")
-    assert claim.verdicts == (ClassMissing("gpx", "did you mean gpu?"),)
+    resource = "deviceclass.resource.kubernetes.io/gpx"
+    missing = ClassMissing("gpx", "did you mean gpu?", resource)
+    assert claim.verdicts == (missing,)
+    assert str(missing) == "device class gpx does not exist (did you mean gpu?)"
+    assert fix(missing).startswith(
+        "correct the resource's name, deviceclass.resource.kubernetes.io/CLASS, or install"
+    )
     assert {group.devices for group in report.nodes} <= {claim.verdicts}
     gap = NotRead(resource="deviceclasses", reason="malformed", name="gpx", message="m")
     spoiled = answer(msgspec.structs.replace(state(ONE), not_read=(gap,)), extended("p", "gpx"))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where is a version taken for a text or a number, and what says the same of a version?
+
+`driverVersion == "550"` is meant for every version that begins so, and semver("550", true) is 550.0.0 only. `int(driverVersion)` ends
+with an error, and `driverVersion.major()` is that number.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from dra_driver.cel.reasons.corrections import (
+    Correction,
+    bound_in,
+    correction,
+    digits,
+    ordered_versions,
+    without_conversion,
+)
+from dra_driver.cel.reasons.parsers import calls_in, parsing
+from dra_driver.cel.reasons.paths import DevicePath, path_of
+from dra_driver.cel.reasons.rewrite import NO_ID
+from dra_driver.cel.reasons.version_tests import beginning, equal, first_numbers
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst
+
+Published = Callable[[DevicePath, str], bool]
+"""Whether a device has a value at a path; with a version, whether one has this version there."""
+_PARTS = 3
+
+
+def like_versions(
+    parsed: ParsedAst,
+    part: Expr,
+    is_version: Callable[[DevicePath], bool],
+    is_published: Published,
+) -> Iterator[tuple[DevicePath, Correction]]:
+    """Yield each version that is ordered, converted, or compared with the first numbers of one, with what to write."""
+    yield from ordered_versions(parsed, part, is_version)
+    yield from beginnings(parsed, part, is_version, is_published)
+    for call in calls_in(part):
+        match call:
+            case Call(function="int" | "semver", args=(read, *_), target=None):
+                path = path_of(read)
+                if path and is_version(path):
+                    new = read if call.function == "semver" else Call(NO_ID, "major", (), read)
+                    yield path, correction(parsed, call, new)
+            case _:
+                pass
+
+
+def beginnings(
+    parsed: ParsedAst,
+    part: Expr,
+    is_version: Callable[[DevicePath], bool],
+    is_published: Published,
+) -> Iterator[tuple[DevicePath, Correction]]:
+    """Yield each comparison by ==, != or `in` of a version that needs more than a call around its texts, with the one that was meant.
+
+    Texts with the first numbers of a version are tests of these, unless a device has the version with 0 for the others.
+    """
+    bound = bound_in(part)
+    for call in calls_in(part):
+        for read, others in _equalities(call):
+            version = without_conversion(read)
+            path = path_of(version)
+            if path is None or not is_version(path):
+                continue
+            tests = [_test(parsed, version, path, one, is_published) for one in others]
+            needed = version is not read or any(map(_is_more, others, tests))
+            told = [one for one in tests if one is not None]
+            if needed and told and len(told) == len(others):
+                whole = _any_of(told)
+                negated = call.function == "_!=_"
+                yield path, correction(parsed, call, _not(whole) if negated else whole, bound)
+
+
+def _equalities(call: Call) -> Iterator[tuple[Expr, Sequence[Expr]]]:
+    match call:
+        case Call(function="_==_" | "_!=_", args=(left, right)):
+            yield left, (right,)
+            yield right, (left,)
+        case Call(function="@in", args=(read, ListLiteral(elements=elements))):
+            yield read, elements
+        case _:
+            pass
+
+
+def _test(
+    parsed: ParsedAst, version: Expr, path: DevicePath, other: Expr, is_published: Published
+) -> Call | None:
+    """Return the test of a version that a text or number stands for; None if it stands for none."""
+    if not isinstance(other, Constant):
+        return None
+    text = digits(parsed, other)
+    numbers = first_numbers(text)
+    whole = ".".join(map(str, [*numbers, 0, 0][:_PARTS]))
+    if numbers and not (parsing(text, ("semver",)) and is_published(path, whole)):
+        return beginning(version, numbers)
+    return equal(version, text)
+
+
+def _is_more(other: Expr, test: Call | None) -> bool:
+    """Whether a call around the text is not enough: it is a number, or stands for several versions."""
+    is_text = isinstance(other, Constant) and isinstance(other.value, str)
+    return not is_text or (test is not None and not _compares(test))
+
+
+def _compares(test: Call) -> bool:
+    """Whether the test compares the whole version."""
+    return test.function == "_==_" and path_of(test.args[0]) is not None
+
+
+def _any_of(tests: Sequence[Call]) -> Call:
+    """Return the alternatives as a tree like that of the parser: each half apart, so that it is not deep."""
+    if len(tests) == 1:
+        return tests[0]
+    middle = len(tests) // 2
+    return Call(NO_ID, "_||_", (_any_of(tests[:middle]), _any_of(tests[middle:])))
+
+
+def _not(test: Call) -> Call:
+    if test.function == "_==_":
+        return replace(test, function="_!=_")
+    return Call(NO_ID, "!_", (test,))
