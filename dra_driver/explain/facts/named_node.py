@@ -10,7 +10,6 @@ pkg/kubelet/nodestatus/setters.go (a plugin that is gone leaves its resource wit
 
 from collections.abc import Iterator
 
-from dra_driver.allocator.amounts import amount
 from dra_driver.explain.facts.extended_resources import GATE, backed_by_devices, classes_by_resource
 from dra_driver.explain.subject.subject import Resolved, WantedClaim
 from dra_driver.explain.verdict import ClaimMissing, TemplateMissing
@@ -55,7 +54,7 @@ def _not_served(subject: Resolved) -> Iterator[tuple[str, bool]]:
             yield from (
                 (name, name in listed)
                 for name in asked
-                if name not in listed or not amount(listed[name]).nanos
+                if str(listed.get(name, 0)) == "0"  # as API servers write it
             )
 
 

@@ -544,6 +544,9 @@ def test_the_class_whose_devices_have_it_is_named() -> None:
     text = selector(f'{odd} == "yes"', "'").replace("Name: gpu.nvidia.com", "Name: even") + classes
     (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
     assert one.action == f"no device of class even has {odd}: devices of the class odd have it"
+    other = text.removesuffix(classes).replace('"yes"', '"no"')
+    both = [each.action for each in found(f"{text}---\n{other}", CLUSTER) if each.rule == one.rule]
+    assert both == [one.action] * 2
 
 
 @pytest.mark.parametrize(

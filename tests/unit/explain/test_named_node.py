@@ -246,7 +246,10 @@ def test_a_pod_that_starts_without_its_extended_resource_is_told_so() -> None:
 
 
 def test_a_pod_is_refused_if_its_node_lists_none_of_its_extended_resource() -> None:
-    report = explain(with_pod(extended(offered="0"), asking()), SUBJECT)
+    cluster = extended(offered="0")
+    (here,) = cluster.nodes
+    other = replace(here, metadata=replace(here.metadata, name="other"))
+    report = explain(with_pod(replace(cluster, nodes=(other, here)), asking()), SUBJECT)
     assert (report.exit_code, report.outcome) == (3, "devices fit, something else is in the way")
     assert report.verdicts[1:2] == (OtherCondition(LISTS_NONE, "example.com/gpu"),)
     assert fix(report.verdicts[1]).startswith("delete the pod")

@@ -292,10 +292,40 @@ def test_when_no_time_is_left_such_a_device_may_match() -> None:
         fleet = fleet.without_answers()
 
 
+def test_a_selector_that_is_not_answered_in_time_may_match_such_a_device() -> None:
+    fleet = Fleet(readable(on_two_nodes(with_amount())))
+    long = 'lists.range(1000).all(x, x < 0 || device.driver != "")'
+    one = next(requests_in(claim(request(cel=f"!({long})"))))
+    (part,) = fleet.left_out
+    assert part.devices
+    is_over = False
+    asked_for = RequestExplained(fleet, one, fleet.nodes, lambda: is_over)
+    found = [asked_for.answers.may_match(part.devices[0])]
+    is_over = True
+    found.append(asked_for.answers.may_match(part.devices[0]))
+    assert found == [False, True]
+
+
 def test_what_such_devices_publish_is_no_typing_mistake() -> None:
     fleet = Fleet(readable(on_two_nodes(with_amount(attributes={"own": {"bool": True}}))))
     paths = [DevicePath("attributes", GPU, name) for name in ("own", "other")]
     assert [fleet.publishes(one) for one in paths] == [True, False]
+
+
+def test_slices_that_nobody_read_may_publish_everything() -> None:
+    unread = msgspec.structs.replace(state(ONE), not_read=(gap("resourceslices"),))
+    path = DevicePath("attributes", GPU, "other")
+    assert [Fleet(one).publishes(path) for one in (unread, state(ONE))] == [True, False]
+
+
+def test_devices_beside_such_a_slice_are_counted() -> None:
+    beside = resource_slice(devices(1), name="beside", pool="beside", nodeName="evil")
+    report = asked(on_two_nodes(with_amount(), beside), about=(FITS_NOT,))
+    groups = {name: one.devices for one in report.nodes for name in one.nodes}
+    counted, doubt = groups["evil"]
+    assert str(counted).startswith("2 devices are needed on one node, 1 can be had")
+    assert isinstance(doubt, CouldNotTell)
+    assert groups[HOME] == (counted,)
 
 
 def test_other_slices_of_the_pool_are_in_doubt_too() -> None:
