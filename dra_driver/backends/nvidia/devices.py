@@ -122,6 +122,11 @@ class _Found(Struct):
             twice = f"the name is that of {self.devices[name].uuid} too"
             self.problem(identity[0], "name", twice)
             return False
+        if not identity[0].isprintable():
+            self.problem(
+                name, "identity", f"its UUID is {identity[0]!r}, which no container can get"
+            )
+            return False
         verdict = next((self.verdicts[one] for one in identity if one in self.verdicts), Verdict())
         api = Device(
             name=name,

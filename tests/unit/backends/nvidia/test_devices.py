@@ -332,6 +332,14 @@ def test_a_mig_device_with_an_impossible_place_costs_itself(start: int, size: in
     assert (problem.device, problem.subject) == ("MIG-2", "placement")
 
 
+def test_a_uuid_that_no_variable_can_have_costs_its_device():
+    found = scan(replace(H100, uuid="GPU\0"), in_mig_mode(a_mig(1), replace(a_mig(2), uuid="M\n")))
+    assert [one.uuid for one in found.devices] == ["MIG-1"]
+    first, second = map(str, found.left_out)
+    assert "identity: its UUID is 'GPU\\x00', which no container can get" in first
+    assert "identity: its UUID is 'M\\n'" in second
+
+
 def test_two_devices_of_one_name_cost_the_second():
     found = scan(H100, replace(H100, uuid="GPU-2", index=4))
     assert [one.uuid for one in found.devices] == ["GPU-1"]
