@@ -54,7 +54,15 @@ def plan_again(
         )
     )
     work: tuple[Step, ...] = tuple(map(ConfigureDevice, now.leases or ()))
-    return Plan(row.ref, (started, *(work or (MarkPrepared(row.ref.uid),))), now.devices)
+    return Plan(row.ref, (started, *(work or (MarkPrepared(row.ref.uid),))), _set_up(now))
+
+
+def _set_up(row: PreparedClaim) -> tuple[PreparedDevice, ...]:
+    """Return the devices that a row has leases for: of one that is being parted, some were undone. Without any leases, all."""
+    if row.leases is None:
+        return row.devices
+    keys = {(one.device, one.share_id) for one in row.leases}
+    return tuple(one for one in row.devices if (one.device, one.share_id) in keys)
 
 
 def plan_taken_up(

@@ -21,7 +21,7 @@ from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.model.vocabulary import NUMA_NODE
 from dra_driver.planning.moved import is_another
 from dra_driver.planning.occupied import Occupied, overlap
-from dra_driver.planning.plugin.rows import units_of
+from dra_driver.planning.plugin.rows import describes, units_of
 
 Offered = Callable[[DeviceName], bool]
 """Whether a device is offered through the device plugin API; one that is not is listed for the containers that have it."""
@@ -61,7 +61,13 @@ class Listing:
     def of(self, resource: PluginResource) -> tuple[ListedUnit, ...]:
         """Return the list of one resource."""
         mine = [row for row in self._rows if row.ref.of_plugin and row.ref.name == resource.name]
-        given = {unit for row in mine if row.held is None for unit in units_of(row)}
+        given = {
+            unit
+            for row in mine
+            if row.held is None
+            for unit in units_of(row)
+            if not row.cdi_spec or describes(row, (unit,))  # else it is being taken back
+        }
         found = ((unit, self._of_device(unit.device)) for unit in resource.units)
         listed = {
             unit.id: device.listed(unit, given=unit.id in given)

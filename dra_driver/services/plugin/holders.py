@@ -145,9 +145,12 @@ class Holders:
         if row is None:
             return ""
         row = self._identified(row)
-        if found := self._parted(row):
+        found = self._parted(row)
+        asked = found is not None and row.ref.name == resource and units_of(found.rest) & units
+        # The kubelet gives out only what nobody has. Without its call the checkpoint alone does not say so.
+        if found is not None and (asked or not self._may_have(found.rest)):
             reason = self._part(row, found, until)
-            if not reason or units_of(found.rest) & units:
+            if asked or not reason:
                 return reason
         if row.held is None and not (row.ref.name == resource and units_of(row) & units):
             # Other units of the same hardware: a share and the whole device, or two resources. So the call says nothing about the row's pod.
@@ -160,6 +163,10 @@ class Holders:
         known = self._memory.of(row)
         if known.in_call:
             return "another call sets it up"
+        _, checkpoint = self._witnesses.checkpoint()
+        several = len(row.users.pods or ()) > 1 and not units_of(row) <= units
+        if several and isinstance(checkpoint, Unknown):
+            return f"who has its other units is not known: {checkpoint.reason}"
         if row.users.has_unknown:
             if row.users.pods is None or not self._is_unwritten(known):
                 return self._take_back_unnamed(row, known, until)
@@ -231,7 +238,9 @@ class Holders:
         elif self._is_over(row):
             self._tried(row, partial(self._take_back, row, ENDED))
         else:
-            if found := self._parted(row):
+            found = self._parted(row)
+            is_new = self._parts.clock() - known.since < GRACE_SECONDS
+            if found is not None and not is_new and not self._may_have(found.rest):
                 self._tried(row, partial(self._part, row, found))
             if row.ref.uid in unlisted:
                 self._tried(row, partial(self._take_back, row, FORGOTTEN))
@@ -256,7 +265,7 @@ class Holders:
         know when the call began. Such an entry names the pod that had the units last.
         """
         known = self._memory.of(row)
-        if known.in_call or not row.ref.name or row.held is not None:
+        if known.in_call or known.unanswered or not row.ref.name or row.held is not None:
             return row
         written, checkpoint = self._witnesses.checkpoint()
         if isinstance(checkpoint, Unknown) or written in (known.begun, known.read):
@@ -434,10 +443,13 @@ class Holders:
             return None
         return parted(row, checkpoint.containers)
 
+    def _may_have(self, rest: PreparedClaim) -> bool:
+        """Whether a pod of before may be about to start with these units after all: the kubelet may have written an older checkpoint last."""
+        return self._has_cgroup(rest) or self._lists.lists(rest)
+
     def _part(self, row: PreparedClaim, found: Parted, until: float) -> str:
         reason = part(self._parts, row, found, until)
-        if not reason:
-            self._freed()
+        self._freed()  # or it is in the list as what nobody can get now
         return reason
 
     def _forgotten(self, row: PreparedClaim) -> None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take back the units of a row that nobody has any more, and leave it the others."""
 
+from msgspec.structs import replace
+
 from dra_driver.model.events import DevicesFreed
-from dra_driver.model.plan import MarkStarted
+from dra_driver.model.plan import MarkStarted, WriteCdiSpec
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.plugin.parted import Parted
 from dra_driver.services.claim_locks import ClaimLocks
@@ -26,6 +28,10 @@ def part(parts: NodeParts, judged: PreparedClaim, found: Parted, until: float) -
         with parts.store.transaction("releasing") as transaction:
             parts.executor.mark(transaction, [found.told])
         plan = found.plan
+        if judged.boot_id != parts.store.boot_id:
+            # What is left is set up first: until then its pod must not find a file.
+            steps = tuple(one for one in plan.steps if not isinstance(one, WriteCdiSpec))
+            plan = replace(plan, steps=steps)
         late = end_late(parts, locks, "released", MarkStarted)
         error = parts.executor.work([plan], until=until, late=late)[uid].error
         if error is not None:

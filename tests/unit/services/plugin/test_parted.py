@@ -8,12 +8,20 @@ import pytest
 from msgspec.structs import replace
 
 from dra_driver.errors import Permanent
-from dra_driver.model.ids import PodUid
+from dra_driver.model.ids import PodUid, ShareId, UnitId
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
-from dra_driver.model.plugin import ContainerAnswer, Strategy
+from dra_driver.model.plugin import (
+    ContainerAnswer,
+    PluginResource,
+    Strategy,
+    Unit,
+    UnitsOfContainer,
+)
 from dra_driver.model.state import Users
+from dra_driver.planning.plugin.listed import Listing
 from dra_driver.planning.plugin.parted import parted
+from dra_driver.services.plugin.holders import GRACE_SECONDS
 from dra_driver.services.plugin.parting import part
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints
@@ -38,6 +46,10 @@ def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[PluginNode]
     yield found
     assert found.violations() == []
     found.close()
+
+
+def fails(_lease: Lease) -> None:
+    raise Permanent("the device does not answer")
 
 
 def waits(node: PluginNode, pod: str, *units: str) -> ContainerAnswer:
@@ -94,6 +106,10 @@ def test_a_pod_that_waits_keeps_its_part_when_the_other_is_given_on(node: Plugin
 def test_what_nobody_has_is_free_before_anybody_asks(node: PluginNode) -> None:
     waits(node, "pod-b", ONE)
     node.look()
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    node.clock.now += GRACE_SECONDS
+    node.active.pop("pod-a", None)
+    node.look()
     assert node.owned() == {"gpu-0"}
     assert is_free(node, "gpu-1")
 
@@ -147,9 +163,6 @@ def test_a_row_that_waits_to_be_set_up_after_a_reboot_is_parted_too(node: Plugin
 
 
 def test_a_device_that_cannot_be_reset_stays_and_is_tried_again(node: PluginNode) -> None:
-    def fails(_lease: Lease) -> None:
-        raise Permanent("the device does not answer")
-
     first = waits(node, "pod-b", ONE)
     node.reset = fails
     assert "the device does not answer" in refused(node.allocate(TWO))
@@ -224,3 +237,119 @@ def test_after_a_crash_no_container_gets_a_device_that_is_not_set_up(
         assert files_of(node, answer) == {"/dev/nvidia1"}
     node.look()
     assert done == {(row.ref.uid, one.device) for row in node.rows() for one in row.devices}
+
+
+@pytest.mark.parametrize("witness", ["cgroup", "list", "time"])
+def test_an_old_checkpoint_that_is_written_last_frees_nothing(
+    node: PluginNode, witness: str
+) -> None:
+    """The kubelet may write what it knew before a call after what it wrote because of the call."""
+    drop(node, "pod-a")
+    looks(node)
+    given(node.admit("old", ONE))
+    node.run("old")
+    node.look()
+    before = node.containers
+    node.end("old")
+    node.look()
+    answer = given(node.admit("pod-b", ONE, TWO))
+    node.look()
+    after, node.containers = node.containers, before
+    node.writes += 1
+    if witness == "cgroup":
+        node.cgroups.add(PodUid("pod-b"))
+    if witness != "list":
+        node.active.clear()
+    node.look()
+    if witness != "time":
+        node.clock.now += GRACE_SECONDS
+        node.look()
+        # Of other units of the device the kubelet's question says nothing.
+        (row,) = node.rows()
+        node.holders.for_another(row.ref, GPU, frozenset(), until=node.parts.clock() + 5)
+    assert node.owned() == {"gpu-0", "gpu-1"}
+    node.containers = after
+    node.writes += 1
+    node.run("pod-b")
+    node.look()
+    assert files_of(node, answer) == {"/dev/nvidia0", "/dev/nvidia1"}
+
+
+def test_while_the_checkpoint_cannot_be_read_a_row_of_several_pods_stays(node: PluginNode) -> None:
+    first = waits(node, "pod-b", ONE)
+    node.reset = fails
+    assert "the device does not answer" in refused(node.allocate(TWO))
+    node.reset = lambda _lease: None
+    node.silent = "the file is being written"
+    assert "who has its other units is not known" in refused(node.allocate(TWO))
+    node.silent = ""
+    assert files_of(node, first) == {"/dev/nvidia0"}
+    assert not is_free(node, "gpu-0")
+
+
+def test_after_a_reboot_a_parted_row_is_set_up_before_its_pod_finds_a_file(
+    node: PluginNode,
+) -> None:
+    first = waits(node, "pod-b", ONE)
+    node.reboot()
+    node.cgroups.add(PodUid("pod-b"))
+    given(node.allocate(TWO))
+    assert files_of(node, first) == {one.path for one in first.device_nodes}
+    assert node.taking_up.once()
+    assert files_of(node, first) == {"/dev/nvidia0"}
+
+
+def test_what_cannot_be_taken_back_is_not_offered(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.reset = fails
+    refused(node.allocate(TWO))
+    listing = Listing(node.parts.inventory(), node.holders.all_rows(), {}, node.place.pool)
+    assert {one.id: one.healthy for one in listing.of(node.resource)} == {ONE: True, TWO: False}
+
+
+def test_a_row_that_was_parted_half_is_set_up_again_after_a_reboot(node: PluginNode) -> None:
+    drop(node, "pod-a")
+    looks(node)
+    assert node.owned() == set()
+    (device, _) = node.parts.inventory().devices
+    shares = [f"{ONE}::{number}" for number in range(3)]
+    node.resource = PluginResource(
+        GPU, tuple(Unit(UnitId(one), device.name, ShareId(one[-1])) for one in shares), "test"
+    )
+    given(node.admit("pod-a", *shares))
+    node.look()
+    node.end("pod-a")
+    answer = waits(node, "pod-b", shares[0])
+    undone: list[Lease] = []
+
+    def once(lease: Lease) -> None:
+        if undone:
+            fails(lease)
+        undone.append(lease)
+
+    node.reset = once
+    refused(node.allocate(shares[2]))
+    node.reset = lambda _lease: None
+    node.reboot()
+    node.cgroups.add(PodUid("pod-b"))
+    assert node.taking_up.once()
+    assert files_of(node, answer) == {"/dev/nvidia0"}
+
+
+def test_a_row_that_is_being_taken_back_gets_no_pod_by_an_old_entry(node: PluginNode) -> None:
+    drop(node, "pod-a")
+    looks(node)
+    old = node.containers
+
+    def breaks(_lease: Lease) -> object:
+        raise Permanent("it cannot be set up")
+
+    node.configure, node.reset = breaks, fails
+    refused(node.allocate(ONE))
+    node.containers = (UnitsOfContainer(PodUid("old"), "main", GPU, frozenset({UnitId(ONE)})), *old)
+    node.writes += 1
+    node.look()
+    assert "it is being taken back" in refused(node.allocate(ONE))
+    node.configure, node.reset = opens_its_file, lambda _lease: None
+    node.look()
+    given(node.allocate(ONE))
