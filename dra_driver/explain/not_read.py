@@ -80,8 +80,10 @@ def _slices_that_count(fleet: Fleet, asked: Asked) -> Iterator[NotRead]:
 def _counts(part: LeftOut, request: RequestExplained, nodes: Collection[str]) -> bool:
     """Return whether the devices that are left out may change the answer for a request that gets its devices on these nodes."""
     found = request.of_left_out(part)
-    # A selector that fails on a device ends the search on all nodes. A device that matches changes nothing for other nodes.
-    elsewhere = part.node and any(name != part.node for name in nodes)
+    # A selector that fails on a device ends the search on all nodes. A device that matches changes nothing for other nodes, unless
+    # all are asked for: with a constraint that its own node cannot meet, such a request ends the search too.
+    every = request.request.all_devices
+    elsewhere = part.node and not every and any(name != part.node for name in nodes)
     return None in found or (True in found and not elsewhere)
 
 

@@ -282,6 +282,47 @@ def test_a_selector_that_fails_on_such_a_device_may_stop_the_pod_everywhere() ->
     assert (report.exit_code, report.outcome) == (2, "could not tell")
 
 
+def kept_from(node: str, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What makes a device of the node one that nobody gets: its fields, and other objects."""
+    if kind == "tainted":
+        return {"taints": [TAINT]}, []
+    return {}, [holder("gpu-0", pool=node)]
+
+
+@pytest.mark.parametrize("kind", ["tainted", "held"])
+def test_a_request_for_all_devices_does_not_do_without_one_that_nobody_gets(kind: str) -> None:
+    beside = resource_slice(devices(1), name="beside", pool="beside", nodeName=HOME)
+    every = words.claim(request(allocationMode="All"))
+    fields, others = kept_from(HOME, kind)
+    for amount, code in (("1Gi", 1), (HUGE, 2)):
+        device = with_amount(amount, node=HOME, **fields)
+        assert asked(state(beside, device, *others), about=(every,)).exit_code == code
+
+
+def test_a_request_for_all_devices_may_end_the_search_on_another_node() -> None:
+    alike = {"constraints": [{"matchAttribute": f"{GPU}/model"}]}
+    every = words.claim(request(allocationMode="All"), **alike)
+    model = {"attributes": {"model": {"string": "a"}}}
+    good = resource_slice(devices(1, **model))
+    for amount, code in (("1Gi", 1), (HUGE, 2)):
+        one = with_amount(amount, attributes={"model": {"string": "b"}})
+        other = resource_slice(devices(1, **model), name="x", pool="x", nodeName="evil")
+        cluster = state(words.node("evil"), good, one, other)
+        assert asked(cluster, about=(every,)).exit_code == code
+
+
+@pytest.mark.parametrize(("kind", "code"), [("tainted", 2), ("held", 0)])
+def test_a_selector_fails_on_a_device_with_a_taint_but_not_on_one_that_is_held(
+    kind: str, code: int
+) -> None:
+    model = words.claim(request(cel=f'device.attributes["{GPU}"].model == "a"'))
+    good = resource_slice(devices(1, attributes={"model": {"string": "a"}}))
+    fields, others = kept_from("evil", kind)
+    bad = with_amount(attributes={}, **fields)
+    report = asked(state(words.node("evil"), good, bad, *others), about=(model,))
+    assert report.exit_code == code
+
+
 def test_when_no_time_is_left_such_a_device_may_match() -> None:
     fleet = Fleet(readable(on_two_nodes(with_amount(taints=[TAINT]))))
     one = next(requests_in(claim(request())))
