@@ -378,6 +378,32 @@ def test_other_slices_of_the_pool_are_in_doubt_too() -> None:
     assert "memory" in unknown(report)[0]
 
 
+def sharing(counters: str, *, at: str) -> list[dict[str, Any]]:
+    """A pool with a slice of counters for all nodes, and one of a device for one node."""
+    some = {"counterSet": "card", "counters": {"slices": {"value": "1"}}}
+    card = {"name": "card", "counters": {"slices": {"value": counters}}}
+    pool = {"pool": "shared", "slices": 2}
+    return [
+        resource_slice([], name="counters", allNodes=True, sharedCounters=[card], **pool),
+        resource_slice(devices(1, consumesCounters=[some]), name="devices", nodeName=at, **pool),
+    ]
+
+
+def test_devices_of_a_node_are_in_doubt_with_the_counters_for_all_nodes() -> None:
+    for counters, code in (("4", 0), (HUGE, 2)):
+        report = asked(state(*sharing(counters, at=HOME)))
+        assert (report.exit_code, len(unknown(report))) == (code, code // 2)
+    assert unknown(report)[0].startswith("resourceslices counters: spec.sharedCounters[card]")
+    assert asked(on_two_nodes(*sharing(HUGE, at="evil"))).exit_code == 0
+
+
+def test_a_node_is_in_doubt_with_a_slice_for_all_nodes() -> None:
+    listed = devices(1, capacity={"memory": {"value": HUGE}})
+    report = asked(state(resource_slice(listed, pool="net", allNodes=True)))
+    assert any(isinstance(one, CouldNotTell) for one in report.nodes[0].devices)
+    assert "no driver publishes" not in str(report.nodes[0].devices[0])
+
+
 def test_a_manifest_with_such_a_quantity_is_refused() -> None:
     bad = words.claim(request(capacity={"requests": {"memory": "lots"}}))
     with pytest.raises(Permanent, match=r"requests\[gpu\].*'lots' is no quantity"):
