@@ -95,9 +95,14 @@ def doubts_about_nodes(state: ClusterState, nodes: Collection[str]) -> tuple[Cou
     ]
     anywhere = [gap for gap in gaps if gap.only_nodes is None]
     there = [gap for gap in gaps if not set(gap.only_nodes or ()).isdisjoint(nodes)]
-    doubtful = chain.from_iterable(gap.only_nodes or () for gap in there)
-    is_certain = bool(set(nodes).difference(doubtful))
+    is_certain = bool(set(nodes).difference(uncounted_nodes(state)))
     return tuple(_could_not_tell(anywhere or ([] if is_certain else there)))
+
+
+def uncounted_nodes(state: ClusterState) -> frozenset[str]:
+    """Return the nodes of which it is unknown how much they have, or how much their pods use."""
+    gaps = chain(state.gaps("pods"), state.gaps("nodes"))
+    return frozenset(chain.from_iterable(gap.only_nodes or () for gap in gaps))
 
 
 def doubts_about_node_resources(
