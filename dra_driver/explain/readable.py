@@ -28,12 +28,16 @@ from dra_driver.model.cluster import ClusterState, NotRead
 Found = Iterable[tuple[str, QuantityText | None]]
 """The path of a quantity's field, and the quantity's text: at least those that cannot be parsed."""
 
+PLENTY = "9223372036854775807"
+"""The largest amount of a quantity of Kubernetes, in place of one that is unknown."""
+
 
 def readable(state: ClusterState) -> ClusterState:
     """Return the cluster without the bad quantities, and list their objects in `not_read`, with the nodes where they count.
 
     Pods, templates and claims are left out, but a claim with devices keeps the whole of them: how much it takes is not known. A node
-    lacks the resource. A slice stays as it is, and `facts/left_out` leaves out its devices.
+    has plenty of the resource, so that nobody says for certain that it lacks it; whether it has it is said to be unknown. A slice
+    stays as it is, and `facts/left_out` leaves out its devices.
     """
     kept: dict[str, tuple[ApiValue, ...]] = {}
     gaps: list[NotRead] = []
@@ -95,11 +99,12 @@ def _nothing(_thing: ApiValue) -> None:
     return None
 
 
-def _node_without(node: Node) -> Node:
+def _node_with_plenty(node: Node) -> Node:
     offered = {
-        name: text for name, text in (node.status.allocatable or {}).items() if not _problem(text)
+        name: PLENTY if _problem(text) else text
+        for name, text in (node.status.allocatable or {}).items()
     }
-    return replace(node, status=replace(node.status, allocatable=offered or None))
+    return replace(node, status=replace(node.status, allocatable=offered))
 
 
 def _claim_with_devices(claim: ResourceClaim) -> ResourceClaim | None:
@@ -221,7 +226,7 @@ def _named(
 
 
 _RESOURCES: Mapping[str, tuple[str, Callable[[Any], ApiValue | None]]] = {
-    "nodes": ("nodes", _node_without),
+    "nodes": ("nodes", _node_with_plenty),
     "pods": ("pods", _nothing),
     "resourceslices": ("resource_slices", lambda whole: whole),
     "resourceclaims": ("resource_claims", _claim_with_devices),

@@ -216,6 +216,18 @@ def test_a_node_with_such_an_amount_has_its_devices_all_the_same() -> None:
     assert (report.exit_code, unknown(report)[0].split(":")[0]) == (2, "nodes evil")
 
 
+@pytest.mark.parametrize("resource", ["cpu", "nvidia.com/gpu"])
+def test_a_node_does_not_lack_for_certain_what_nobody_can_read(resource: str) -> None:
+    pod = words.pod(cpu="2")
+    pod["spec"]["containers"][0]["resources"]["limits"] = {resource: "2"}
+    for amount, code in (("8", 0), (HUGE, 2)):
+        offered = {"cpu": "8", "pods": "9", resource: amount}
+        node = {**words.node("evil"), "status": {"allocatable": offered}}
+        report = asked(state(node, with_amount("1Gi")), about=(FITS, pod))
+        assert report.exit_code == code
+    assert unknown(report)[0].startswith(f"nodes evil: status.allocatable[{resource}]")
+
+
 def test_a_claim_with_such_an_amount_keeps_its_devices_and_no_others() -> None:
     bad = words.claim(request(capacity={"requests": {"memory": HUGE}}), name="bad")
     bad["metadata"]["namespace"] = "ns"

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_driver.explain.readable import bad_quantity, readable
+from dra_driver.explain.readable import PLENTY, bad_quantity, readable
 from dra_driver.model.api.core import Namespace
 from dra_driver.model.cluster import ClusterState, NotRead
 
@@ -143,7 +143,7 @@ def test_a_bad_quantity_costs_the_object_that_has_it_and_is_named(
     assert bad == NotRead(
         resource=field.lower(), reason="malformed", name=name, message=f"{place}: {WHY}"
     )
-    left = [{**thing, "status": {}}] if field == "nodes" else []
+    left = [{**thing, "status": {"allocatable": {"cpu": PLENTY}}}] if field == "nodes" else []
     if thing is HOLDING:
         left = [HELD]
     if field == "resourceSlices":
