@@ -6,7 +6,7 @@ stays true. An unread node can only add devices, so "fits" stays true. Unread po
 
 Of an object with a quantity that cannot be parsed all the rest is known (`readable`, `facts/left_out`). So it leaves open only the
 answers for its own nodes, and for requests that may get its devices: anybody can create such an object, and it must not
-silence the answers for others.
+silence the answers for others. But a share of a device whose size is unknown may change every "fits"; only the scheduler writes shares.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

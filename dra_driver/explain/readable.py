@@ -5,7 +5,7 @@ An API server stores quantities of any size, and `amounts` computes only with th
 been edited by hand too. `explain` lists the object as not read. What it says besides its quantities counts all the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from dra_driver.model.api.core import OVER, Container, Node, Pod, PodStatus
 from dra_driver.model.api.meta import ApiValue, QuantityText
 from dra_driver.model.api.resource_claim import (
     CapacityRequirements,
+    DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceClaimTemplate,
@@ -35,7 +36,7 @@ PLENTY = "9223372036854775807"
 def readable(state: ClusterState) -> ClusterState:
     """Return the cluster without the bad quantities, and list their objects in `not_read`, with the nodes where they count.
 
-    Pods, templates and claims are left out, but a claim with devices keeps the whole of them: how much it takes is not known. A node
+    Pods, templates and claims are left out, but a claim with devices keeps them; how much it takes of a shared one is unknown. A node
     has plenty of the resource, so that nobody says for certain that it lacks it; whether it has it is said to be unknown. A slice
     stays as it is, and `facts/left_out` leaves out its devices.
     """
@@ -91,6 +92,9 @@ def _nodes_of(thing: ApiValue) -> tuple[str, ...] | None:
             return (thing.spec.node_name,) if uses else ()
         case ResourceSlice():
             return (thing.spec.node_name,) if thing.spec.node_name else None
+        case ResourceClaim():
+            # Nobody but the scheduler writes what a claim has. What a claim asks for counts no more when it has its devices.
+            return None if any(map(_is_share_unknown, _devices_of(thing))) else ()
         case _:
             return ()
 
@@ -112,14 +116,27 @@ def _claim_with_devices(claim: ResourceClaim) -> ResourceClaim | None:
     if allocation is None:
         return None
     results = [
-        replace(one, consumed_capacity=None, share_id=None)
-        if any(map(_problem, (one.consumed_capacity or {}).values()))
-        else one
-        for one in allocation.devices.results or ()
+        replace(one, consumed_capacity=_readable(one.consumed_capacity))
+        for one in _devices_of(claim)
     ]
     allocation = replace(allocation, devices=replace(allocation.devices, results=results))
     status = replace(claim.status, allocation=allocation)
     return replace(claim, spec=ResourceClaimSpec(), status=status)
+
+
+def _devices_of(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
+    allocation = claim.status.allocation
+    return (allocation.devices.results or ()) if allocation is not None else ()
+
+
+def _is_share_unknown(one: DeviceRequestAllocationResult) -> bool:
+    """Whether the device is a share, and nobody knows how large it is."""
+    amounts = (one.consumed_capacity or {}).values()
+    return one.share_id is not None and any(map(_problem, amounts))
+
+
+def _readable(amounts: Mapping[str, QuantityText] | None) -> dict[str, QuantityText] | None:
+    return {name: text for name, text in (amounts or {}).items() if not _problem(text)} or None
 
 
 def _of_node(node: Node) -> Found:
@@ -193,8 +210,7 @@ def _policy(place: str, policy: CapacityRequestPolicy) -> Found:
 
 def _of_claim(claim: ResourceClaim) -> Found:
     yield from _asked("spec", claim.spec)
-    allocation = claim.status.allocation
-    for result in (allocation.devices.results or ()) if allocation else ():
+    for result in _devices_of(claim):
         place = f"status.allocation.devices.results[{result.device}].consumedCapacity"
         yield from _named(place, result.consumed_capacity)
 

@@ -241,6 +241,21 @@ def test_a_claim_with_such_an_amount_keeps_its_devices_and_no_others() -> None:
         explain(state(ONE, held), ClaimSubject("ns", "holder"))
 
 
+def test_nobody_knows_how_much_of_a_shared_device_such_a_claim_leaves() -> None:
+    taken = {"shareID": "s", "consumedCapacity": {"memory": HUGE}}
+    shared = resource_slice(devices(1, allowMultipleAllocations=True))
+    for amount, code in (("40Gi", 2), ("90Gi", 1)):
+        wanted = words.claim(request(capacity={"requests": {"memory": amount}}))
+        report = asked(state(shared, holder("gpu-0", **taken)), about=(wanted,))
+        assert report.exit_code == code
+        assert not any(str(one).startswith("held") for one in report.nodes[0].devices)
+        assert not any("ns/holder" in change.what for change in report.changes)
+    # Who has a whole device has it whatever its amounts are.
+    del taken["shareID"]
+    report = asked(state(shared, holder("gpu-0", **taken)))
+    assert (report.exit_code, str(report.nodes[0].devices[0])[:14]) == (1, "held by ns/hol")
+
+
 def test_a_pod_whose_claim_has_such_an_amount_is_told_that_it_could_not_be_read() -> None:
     own = holder("gpu-0", name=words.MINE)
     own["spec"] = words.claim(request(capacity={"requests": {"memory": HUGE}}))["spec"]

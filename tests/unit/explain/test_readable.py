@@ -45,13 +45,16 @@ CONTAINERS = [
 ]
 COUNTERS = {"counters": {"slices": {"value": BAD}}}
 ASKED = {"capacity": {"requests": {"memory": BAD}}}
-RESULT = {"device": "gpu-0", "shareID": "s", "consumedCapacity": {"memory": BAD}}
-ALLOCATED = {"status": {"allocation": {"devices": {"results": [{}, RESULT]}}}}
-HOLDING = {**NAMED, **ALLOCATED}
-HELD = {
-    **NAMED,
-    "status": {"allocation": {"devices": {"results": [{}, {"device": "gpu-0"}]}}},
-}
+
+
+def having(amounts: dict[str, str], **share: str) -> dict[str, Any]:
+    result = {"device": "gpu-0", **share, "consumedCapacity": amounts}
+    return {**NAMED, "status": {"allocation": {"devices": {"results": [{}, result]}}}}
+
+
+SHARE = {"shareID": "s"}
+HOLDING = having({"cores": "1", "memory": BAD}, **SHARE)
+HELD = having({"cores": "1"}, **SHARE)
 OBJECTS = [
     (
         "nodes",
@@ -166,7 +169,8 @@ def test_a_bad_quantity_costs_the_object_that_has_it_and_is_named(
         ("resourceSlices", of_capacity(value=BAD), None),
         ("resourceSlices", of_capacity(value=BAD) | {"nodeName": "n"}, ("n",)),
         ("resourceClaims", {"spec": asking(exactly=ASKED)}, ()),
-        ("resourceClaims", ALLOCATED, ()),
+        ("resourceClaims", HOLDING, None),
+        ("resourceClaims", having({"memory": BAD}), ()),
         ("resourceClaimTemplates", {"spec": {"spec": asking(exactly=ASKED)}}, ()),
     ],
 )
