@@ -131,11 +131,17 @@ class DeviceState:
             yield from self._tainted(device)
 
     def refuses(self, device: SliceDevice) -> bool:
-        """Return whether a reason is against the device whatever its amounts are."""
-        is_held = device.id in self._fleet.held.devices and not self._request.admin_access
-        if is_held or (self._nodes.nodes and self._nodes.is_for_none(device)):
-            return True
+        """Return whether a reason is against a device that is not passed over, whatever its amounts are."""
         return any(self._features(device)) or any(self._tainted(device))
+
+    def passes_over(self, device: SliceDevice) -> bool:
+        """Return whether the search passes over the device, whatever its amounts are, and asks no selector about it."""
+        if self._nodes.nodes and self._nodes.is_for_none(device):
+            return True
+        if ignored_because(device.slice, self._fleet.rules):
+            return True
+        is_held = device.id in self._fleet.held.devices and not self._request.admin_access
+        return is_held and not self._request.all_devices
 
     def _taken_all_the_same(self, device: SliceDevice) -> bool:
         """Whether the pool is incomplete, and this release takes the device from it for this request."""

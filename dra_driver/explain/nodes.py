@@ -185,9 +185,10 @@ class NodesExplained:
     ) -> dict[tuple[NodeReason, ...], list[str]]:
         """Group the names of the nodes by the reasons why the devices do not fit there."""
         found: dict[tuple[NodeReason, ...], list[str]] = {}
+        left_out_on = self._facts.fleet.left_out_on
         for node in nodes:
             reasons = self._on(tried, node)
-            left_out = self._facts.fleet.left_out_on.get(node.metadata.name, ())
+            left_out = (*left_out_on.get(node.metadata.name, ()), *left_out_on.get("", ()))
             if left_out and not tried.fits:
                 reasons = (*map(_not_empty, reasons), *self._doubts(left_out))
             found.setdefault(reasons, []).append(node.metadata.name)

@@ -6,7 +6,7 @@ stays true. An unread node can only add devices, so "fits" stays true. Unread po
 
 Of an object with a quantity that cannot be parsed all the rest is known (`readable`, `facts/left_out`). So it leaves open only the
 answers for its own nodes, and for requests that may get its devices: anybody can create such an object, and it must not
-silence the answers for others.
+silence the answers for others. But a share of a device whose size is unknown may change every "fits"; only the scheduler writes shares.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -80,8 +80,10 @@ def _slices_that_count(fleet: Fleet, asked: Asked) -> Iterator[NotRead]:
 def _counts(part: LeftOut, request: RequestExplained, nodes: Collection[str]) -> bool:
     """Return whether the devices that are left out may change the answer for a request that gets its devices on these nodes."""
     found = request.of_left_out(part)
-    # A selector that fails on a device ends the search on all nodes. A device that matches changes nothing for other nodes.
-    elsewhere = part.node and any(name != part.node for name in nodes)
+    # A selector that fails on a device ends the search on all nodes. A device that matches changes nothing for other nodes, unless
+    # all are asked for: with a constraint that its own node cannot meet, such a request ends the search too.
+    every = request.request.all_devices
+    elsewhere = part.node and not every and any(name != part.node for name in nodes)
     return None in found or (True in found and not elsewhere)
 
 
@@ -93,9 +95,14 @@ def doubts_about_nodes(state: ClusterState, nodes: Collection[str]) -> tuple[Cou
     ]
     anywhere = [gap for gap in gaps if gap.only_nodes is None]
     there = [gap for gap in gaps if not set(gap.only_nodes or ()).isdisjoint(nodes)]
-    doubtful = chain.from_iterable(gap.only_nodes or () for gap in there)
-    is_certain = bool(set(nodes).difference(doubtful))
+    is_certain = bool(set(nodes).difference(uncounted_nodes(state)))
     return tuple(_could_not_tell(anywhere or ([] if is_certain else there)))
+
+
+def uncounted_nodes(state: ClusterState) -> frozenset[str]:
+    """Return the nodes of which it is unknown how much they have, or how much their pods use."""
+    gaps = chain(state.gaps("pods"), state.gaps("nodes"))
+    return frozenset(chain.from_iterable(gap.only_nodes or () for gap in gaps))
 
 
 def doubts_about_node_resources(

@@ -5,7 +5,7 @@ An API server stores quantities of any size, and `amounts` computes only with th
 been edited by hand too. `explain` lists the object as not read. What it says besides its quantities counts all the same.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from dra_driver.model.api.core import OVER, Container, Node, Pod, PodStatus
 from dra_driver.model.api.meta import ApiValue, QuantityText
 from dra_driver.model.api.resource_claim import (
     CapacityRequirements,
+    DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceClaimTemplate,
@@ -28,12 +29,16 @@ from dra_driver.model.cluster import ClusterState, NotRead
 Found = Iterable[tuple[str, QuantityText | None]]
 """The path of a quantity's field, and the quantity's text: at least those that cannot be parsed."""
 
+PLENTY = "9223372036854775807"
+"""The largest amount of a quantity of Kubernetes, in place of one that is unknown."""
+
 
 def readable(state: ClusterState) -> ClusterState:
     """Return the cluster without the bad quantities, and list their objects in `not_read`, with the nodes where they count.
 
-    Pods, templates and claims are left out, but a claim with devices keeps the whole of them: how much it takes is not known. A node
-    lacks the resource. A slice stays as it is, and `facts/left_out` leaves out its devices.
+    Pods, templates and claims are left out, but a claim with devices keeps them; how much it takes of a shared one is unknown. A node
+    has plenty of the resource, so that nobody says for certain that it lacks it; whether it has it is said to be unknown. A slice
+    stays as it is, and `facts/left_out` leaves out its devices.
     """
     kept: dict[str, tuple[ApiValue, ...]] = {}
     gaps: list[NotRead] = []
@@ -87,6 +92,9 @@ def _nodes_of(thing: ApiValue) -> tuple[str, ...] | None:
             return (thing.spec.node_name,) if uses else ()
         case ResourceSlice():
             return (thing.spec.node_name,) if thing.spec.node_name else None
+        case ResourceClaim():
+            # Nobody but the scheduler writes what a claim has. What a claim asks for counts no more when it has its devices.
+            return None if any(map(_is_share_unknown, _devices_of(thing))) else ()
         case _:
             return ()
 
@@ -95,11 +103,12 @@ def _nothing(_thing: ApiValue) -> None:
     return None
 
 
-def _node_without(node: Node) -> Node:
+def _node_with_plenty(node: Node) -> Node:
     offered = {
-        name: text for name, text in (node.status.allocatable or {}).items() if not _problem(text)
+        name: PLENTY if _problem(text) else text
+        for name, text in (node.status.allocatable or {}).items()
     }
-    return replace(node, status=replace(node.status, allocatable=offered or None))
+    return replace(node, status=replace(node.status, allocatable=offered))
 
 
 def _claim_with_devices(claim: ResourceClaim) -> ResourceClaim | None:
@@ -107,14 +116,27 @@ def _claim_with_devices(claim: ResourceClaim) -> ResourceClaim | None:
     if allocation is None:
         return None
     results = [
-        replace(one, consumed_capacity=None, share_id=None)
-        if any(map(_problem, (one.consumed_capacity or {}).values()))
-        else one
-        for one in allocation.devices.results or ()
+        replace(one, consumed_capacity=_readable(one.consumed_capacity))
+        for one in _devices_of(claim)
     ]
     allocation = replace(allocation, devices=replace(allocation.devices, results=results))
     status = replace(claim.status, allocation=allocation)
     return replace(claim, spec=ResourceClaimSpec(), status=status)
+
+
+def _devices_of(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
+    allocation = claim.status.allocation
+    return (allocation.devices.results or ()) if allocation is not None else ()
+
+
+def _is_share_unknown(one: DeviceRequestAllocationResult) -> bool:
+    """Whether the device is a share, and nobody knows how large it is."""
+    amounts = (one.consumed_capacity or {}).values()
+    return one.share_id is not None and any(map(_problem, amounts))
+
+
+def _readable(amounts: Mapping[str, QuantityText] | None) -> dict[str, QuantityText] | None:
+    return {name: text for name, text in (amounts or {}).items() if not _problem(text)} or None
 
 
 def _of_node(node: Node) -> Found:
@@ -188,8 +210,7 @@ def _policy(place: str, policy: CapacityRequestPolicy) -> Found:
 
 def _of_claim(claim: ResourceClaim) -> Found:
     yield from _asked("spec", claim.spec)
-    allocation = claim.status.allocation
-    for result in (allocation.devices.results or ()) if allocation else ():
+    for result in _devices_of(claim):
         place = f"status.allocation.devices.results[{result.device}].consumedCapacity"
         yield from _named(place, result.consumed_capacity)
 
@@ -221,7 +242,7 @@ def _named(
 
 
 _RESOURCES: Mapping[str, tuple[str, Callable[[Any], ApiValue | None]]] = {
-    "nodes": ("nodes", _node_without),
+    "nodes": ("nodes", _node_with_plenty),
     "pods": ("pods", _nothing),
     "resourceslices": ("resource_slices", lambda whole: whole),
     "resourceclaims": ("resource_claims", _claim_with_devices),

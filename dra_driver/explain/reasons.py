@@ -84,9 +84,9 @@ class RequestExplained:
         return (*selected, *others) if selected and others else selected or others
 
     def of_left_out(self, part: LeftOut) -> set[bool | None]:
-        """Return what holds of devices of which no amount is known: True if the request may get one, None if its selectors fail on one.
+        """Return what holds of devices of which no amount is known: None if the selectors of the request fail on one, {False} if none counts.
 
-        {False} if neither.
+        True if the request may get one; if it asks for all devices: if one matches, for without that one it gets none.
         """
         key = (LeftOut, part.slices, part.node, self.asks)
         return self.fleet.shared(key, lambda: {False, *map(self._may_get, part.devices)})
@@ -94,9 +94,14 @@ class RequestExplained:
     def _may_get(self, device: SliceDevice) -> bool | None:
         if self._stop():
             return True
-        if self.problems or self._state.refuses(device):
+        if self.problems or self._state.passes_over(device):
             return False
-        return self.answers.may_match(device)
+        matches = self.answers.may_match(device)
+        # The search asks the selectors first, so one that fails ends it whatever is against the device. And a request for all
+        # devices does not do without one that matches.
+        if not matches or self.request.all_devices:
+            return matches
+        return not self._state.refuses(device)
 
     def first(self, device: SliceDevice) -> Verdict | None:
         """Return the first reason, as the report shows it for a group of devices; None if there is no reason."""

@@ -334,7 +334,7 @@ def _by_fields(reason: verdict.Verdict) -> str:
         # The label kubernetes.io/hostname may be another name than that of the node.
         return f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {reason.message}"
     if isinstance(reason, verdict.NotEnoughDevices) and reason.matching:
-        return f"ask for at most {reason.matching} in one pod, or add nodes that have more"
+        return f"ask for at most {reason.matching} in this request, or add nodes that have more"
     return _by_words(reason) or _instead(reason) or _by_other_fields(reason)
 
 

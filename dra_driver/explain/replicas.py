@@ -16,6 +16,7 @@ from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.facts.pod_requests import asks_for_devices
 from dra_driver.explain.facts.used_resources import UsedResources
 from dra_driver.explain.nodes import NodesExplained
+from dra_driver.explain.not_read import uncounted_nodes
 from dra_driver.explain.subject.wanted import numbered
 from dra_driver.explain.trial import try_on
 from dra_driver.explain.verdict import NodeSelectorMismatch, NodeTainted
@@ -56,13 +57,16 @@ def place_pods(
     """Place as many of the replicas as get their devices; with `among`, at most one on each of these nodes.
 
     All replicas are equal to the pod in `facts`. If they share a claim that has no devices yet, only one is placed: the caller
-    places the others when the claim is allocated.
+    places the others when the claim is allocated. On a node where something takes an amount that is unknown, nobody can count
+    how many have room.
     """
     if shares_a_claim(facts):
         replicas = replace(replicas, count=1)
     cluster = _Filling(facts, replicas)
+    uncounted = uncounted_nodes(facts.fleet.state)
     for node in nodes.taking:
-        if among is None or node.metadata.name in among:
+        name = node.metadata.name
+        if name not in uncounted and (among is None or name in among):
             left = replicas.count - len(cluster.placed)
             cluster.fill(node, left if among is None else min(left, 1))
     return cluster.placed

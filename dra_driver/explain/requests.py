@@ -185,12 +185,17 @@ class RequestsExplained:
                 yield NotEnoughDevices(request.body.count, available, matching=most)
 
     def _matching(self, explained: RequestExplained) -> int:
-        """Return the largest number of devices of one node that match the request, in use or not."""
-        of_each = (
-            sum(not any(map(_is_unlike, explained.reasons(one))) for one in tried.group.devices)
+        """Return the largest number of devices of one node that match the request, in use or not.
+
+        0 if some of them share counters: how many can be had together is then another number, even when nothing is in use.
+        """
+        of_each = [
+            [one for one in tried.group.devices if not any(map(_is_unlike, explained.reasons(one)))]
             for tried in self._nodes.tried
-        )
-        return max(of_each, default=0)
+        ]
+        if any(one.device.consumes_counters for found in of_each for one in found):
+            return 0
+        return max(map(len, of_each), default=0)
 
     def _available(self, explained: RequestExplained) -> int | CouldNotTell:
         """Return the largest number of devices that the request can get on one node, if it gets fewer than it asks for.

@@ -182,7 +182,7 @@ class Fleet:
 
     @cached_property
     def left_out_on(self) -> Mapping[str, Sequence[LeftOut]]:
-        """What is left out of the pools of single nodes, by the node."""
+        """What is left out of the pools of each node; of pools of several nodes, under the name ""."""
         found: dict[str, list[LeftOut]] = {}
         for part in self.left_out:
             found.setdefault(part.node, []).append(part)

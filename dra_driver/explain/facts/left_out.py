@@ -2,8 +2,9 @@
 """Which slices have a quantity that cannot be parsed, and which devices are in doubt for it?
 
 Such a slice stays in its pool, so that the pool is as complete as the scheduler sees it, but without devices and counters. So does
-each slice of the same pool for the same nodes: its devices may consume what the bad slice declares. Apart from their amounts all is
-known of these devices: for whom they are, and whether selectors match them. So they put in doubt only what may get one of them.
+each slice of the same pool for the same nodes: its devices may consume what the bad slice declares. A pool with counters is left out
+for all nodes, because its devices for other nodes may consume them. Apart from their amounts all is known of these devices: for whom
+they are, and whether selectors match them. So they put in doubt only what may get one of them.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,10 +30,7 @@ def leave_out(
     published: Sequence[ResourceSlice], bad: Collection[str]
 ) -> tuple[tuple[ResourceSlice, ...], tuple[LeftOut, ...]]:
     """Return the slices without what is in doubt because of the slices named in `bad`, and what that is."""
-    names: dict[_Part, list[str]] = {}
-    for one in published:
-        if one.metadata.name in bad:
-            names.setdefault(_part(one), []).append(one.metadata.name)
+    names = _bad_parts(published, bad)
     if not names:
         return tuple(published), ()
     devices: dict[_Part, list[SliceDevice]] = {part: [] for part in names}
@@ -45,6 +43,22 @@ def leave_out(
         kept.append(one)
     found = (LeftOut(tuple(names[part]), part[2], tuple(devices[part])) for part in names)
     return tuple(kept), tuple(found)
+
+
+def _bad_parts(published: Sequence[ResourceSlice], bad: Collection[str]) -> dict[_Part, list[str]]:
+    """Return what is left out, each part with the bad slices that are the reason."""
+    names: dict[_Part, list[str]] = {}
+    of_pools: dict[tuple[str, str], list[str]] = {}
+    for one in published:
+        if one.metadata.name in bad:
+            part = _part(one)
+            names.setdefault(part, []).append(one.metadata.name)
+            of_pools.setdefault(part[:2], []).append(one.metadata.name)
+    shared = {_part(one)[:2] for one in published if one.spec.shared_counters} if names else set()
+    for part in map(_part, published):
+        if part[:2] in shared and part[:2] in of_pools:
+            names.setdefault(part, of_pools[part[:2]])
+    return names
 
 
 def _part(published: ResourceSlice) -> _Part:

@@ -136,6 +136,29 @@ def test_more_than_the_largest_node_has_is_told_although_all_are_held() -> None:
         "; the node with the most has 1 that matches"
     )
     shown = text(few, width=200, color=False)
-    assert "ask for at most 1 in one pod, or add nodes that have more" in shown[-1]
+    assert "ask for at most 1 in this request, or add nodes that have more" in shown[-1]
     none = asking(state(resource_slice(last)), request(count=2)).claims[0].requests[0].verdicts
     assert str(none[0]) == "2 devices are needed on one node, 1 can be had"
+
+
+def test_partitions_that_exclude_each_other_are_not_the_most_that_can_be_had() -> None:
+    counters = [{"name": "card", "counters": {"parts": {"value": "2"}}}]
+    taken = [{"counterSet": "card", "counters": {"parts": {"value": "1"}}}]
+    more = {"consumesCounters": taken, "attributes": {"model": {"string": "part"}}}
+    parts = [device(f"part-{number}", **more) for number in range(4)]
+    two = {"pool": "card", "slices": 2, "nodeName": HOME}
+    whole = resource_slice([device("gpu-0"), device("gpu-1")])
+    cluster = state(
+        resource_slice([], name="counters", sharedCounters=counters, **two),
+        resource_slice(parts, name="parts", **two),
+        whole,
+        holder("gpu-0"),
+    )
+
+    def told(model: str, count: int) -> str:
+        cel = f'device.attributes["{GPU}"].model == "{model}"'
+        report = asking(cluster, request(count=count, cel=cel))
+        return str(report.claims[0].requests[0].verdicts[0]).partition(", ")[2]
+
+    assert told("part", 5) == "2 can be had"
+    assert told("H100", 3) == "1 can be had; the node with the most has 2 that match"

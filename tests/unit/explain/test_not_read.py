@@ -216,6 +216,18 @@ def test_a_node_with_such_an_amount_has_its_devices_all_the_same() -> None:
     assert (report.exit_code, unknown(report)[0].split(":")[0]) == (2, "nodes evil")
 
 
+@pytest.mark.parametrize("resource", ["cpu", "nvidia.com/gpu"])
+def test_a_node_does_not_lack_for_certain_what_nobody_can_read(resource: str) -> None:
+    pod = words.pod(cpu="2")
+    pod["spec"]["containers"][0]["resources"]["limits"] = {resource: "2"}
+    for amount, code in (("8", 0), (HUGE, 2)):
+        offered = {"cpu": "8", "pods": "9", resource: amount}
+        node = {**words.node("evil"), "status": {"allocatable": offered}}
+        report = asked(state(node, with_amount("1Gi")), about=(FITS, pod))
+        assert report.exit_code == code
+    assert unknown(report)[0].startswith(f"nodes evil: status.allocatable[{resource}]")
+
+
 def test_a_claim_with_such_an_amount_keeps_its_devices_and_no_others() -> None:
     bad = words.claim(request(capacity={"requests": {"memory": HUGE}}), name="bad")
     bad["metadata"]["namespace"] = "ns"
@@ -227,6 +239,21 @@ def test_a_claim_with_such_an_amount_keeps_its_devices_and_no_others() -> None:
     assert str(missed).startswith("held by ns/holder")
     with pytest.raises(Permanent, match="cannot read resourceclaim ns/holder: "):
         explain(state(ONE, held), ClaimSubject("ns", "holder"))
+
+
+def test_nobody_knows_how_much_of_a_shared_device_such_a_claim_leaves() -> None:
+    taken = {"shareID": "s", "consumedCapacity": {"memory": HUGE}}
+    shared = resource_slice(devices(1, allowMultipleAllocations=True))
+    for amount, code in (("40Gi", 2), ("90Gi", 1)):
+        wanted = words.claim(request(capacity={"requests": {"memory": amount}}))
+        report = asked(state(shared, holder("gpu-0", **taken)), about=(wanted,))
+        assert report.exit_code == code
+        assert not any(str(one).startswith("held") for one in report.nodes[0].devices)
+        assert not any("ns/holder" in change.what for change in report.changes)
+    # Who has a whole device has it whatever its amounts are.
+    del taken["shareID"]
+    report = asked(state(shared, holder("gpu-0", **taken)))
+    assert (report.exit_code, str(report.nodes[0].devices[0])[:14]) == (1, "held by ns/hol")
 
 
 def test_a_pod_whose_claim_has_such_an_amount_is_told_that_it_could_not_be_read() -> None:
@@ -282,6 +309,47 @@ def test_a_selector_that_fails_on_such_a_device_may_stop_the_pod_everywhere() ->
     assert (report.exit_code, report.outcome) == (2, "could not tell")
 
 
+def kept_from(node: str, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What makes a device of the node one that nobody gets: its fields, and other objects."""
+    if kind == "tainted":
+        return {"taints": [TAINT]}, []
+    return {}, [holder("gpu-0", pool=node)]
+
+
+@pytest.mark.parametrize("kind", ["tainted", "held"])
+def test_a_request_for_all_devices_does_not_do_without_one_that_nobody_gets(kind: str) -> None:
+    beside = resource_slice(devices(1), name="beside", pool="beside", nodeName=HOME)
+    every = words.claim(request(allocationMode="All"))
+    fields, others = kept_from(HOME, kind)
+    for amount, code in (("1Gi", 1), (HUGE, 2)):
+        device = with_amount(amount, node=HOME, **fields)
+        assert asked(state(beside, device, *others), about=(every,)).exit_code == code
+
+
+def test_a_request_for_all_devices_may_end_the_search_on_another_node() -> None:
+    alike = {"constraints": [{"matchAttribute": f"{GPU}/model"}]}
+    every = words.claim(request(allocationMode="All"), **alike)
+    model = {"attributes": {"model": {"string": "a"}}}
+    good = resource_slice(devices(1, **model))
+    for amount, code in (("1Gi", 1), (HUGE, 2)):
+        one = with_amount(amount, attributes={"model": {"string": "b"}})
+        other = resource_slice(devices(1, **model), name="x", pool="x", nodeName="evil")
+        cluster = state(words.node("evil"), good, one, other)
+        assert asked(cluster, about=(every,)).exit_code == code
+
+
+@pytest.mark.parametrize(("kind", "code"), [("tainted", 2), ("held", 0)])
+def test_a_selector_fails_on_a_device_with_a_taint_but_not_on_one_that_is_held(
+    kind: str, code: int
+) -> None:
+    model = words.claim(request(cel=f'device.attributes["{GPU}"].model == "a"'))
+    good = resource_slice(devices(1, attributes={"model": {"string": "a"}}))
+    fields, others = kept_from("evil", kind)
+    bad = with_amount(attributes={}, **fields)
+    report = asked(state(words.node("evil"), good, bad, *others), about=(model,))
+    assert report.exit_code == code
+
+
 def test_when_no_time_is_left_such_a_device_may_match() -> None:
     fleet = Fleet(readable(on_two_nodes(with_amount(taints=[TAINT]))))
     one = next(requests_in(claim(request())))
@@ -335,6 +403,32 @@ def test_other_slices_of_the_pool_are_in_doubt_too() -> None:
     report = asked(state(good, bad))
     assert report.exit_code == 2
     assert "memory" in unknown(report)[0]
+
+
+def sharing(counters: str, *, at: str) -> list[dict[str, Any]]:
+    """A pool with a slice of counters for all nodes, and one of a device for one node."""
+    some = {"counterSet": "card", "counters": {"slices": {"value": "1"}}}
+    card = {"name": "card", "counters": {"slices": {"value": counters}}}
+    pool = {"pool": "shared", "slices": 2}
+    return [
+        resource_slice([], name="counters", allNodes=True, sharedCounters=[card], **pool),
+        resource_slice(devices(1, consumesCounters=[some]), name="devices", nodeName=at, **pool),
+    ]
+
+
+def test_devices_of_a_node_are_in_doubt_with_the_counters_for_all_nodes() -> None:
+    for counters, code in (("4", 0), (HUGE, 2)):
+        report = asked(state(*sharing(counters, at=HOME)))
+        assert (report.exit_code, len(unknown(report))) == (code, code // 2)
+    assert unknown(report)[0].startswith("resourceslices counters: spec.sharedCounters[card]")
+    assert asked(on_two_nodes(*sharing(HUGE, at="evil"))).exit_code == 0
+
+
+def test_a_node_is_in_doubt_with_a_slice_for_all_nodes() -> None:
+    listed = devices(1, capacity={"memory": {"value": HUGE}})
+    report = asked(state(resource_slice(listed, pool="net", allNodes=True)))
+    assert any(isinstance(one, CouldNotTell) for one in report.nodes[0].devices)
+    assert "no driver publishes" not in str(report.nodes[0].devices[0])
 
 
 def test_a_manifest_with_such_a_quantity_is_refused() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dra_driver.explain.readable import bad_quantity, readable
+from dra_driver.explain.readable import PLENTY, bad_quantity, readable
 from dra_driver.model.api.core import Namespace
 from dra_driver.model.cluster import ClusterState, NotRead
 
@@ -45,13 +45,16 @@ CONTAINERS = [
 ]
 COUNTERS = {"counters": {"slices": {"value": BAD}}}
 ASKED = {"capacity": {"requests": {"memory": BAD}}}
-RESULT = {"device": "gpu-0", "shareID": "s", "consumedCapacity": {"memory": BAD}}
-ALLOCATED = {"status": {"allocation": {"devices": {"results": [{}, RESULT]}}}}
-HOLDING = {**NAMED, **ALLOCATED}
-HELD = {
-    **NAMED,
-    "status": {"allocation": {"devices": {"results": [{}, {"device": "gpu-0"}]}}},
-}
+
+
+def having(amounts: dict[str, str], **share: str) -> dict[str, Any]:
+    result = {"device": "gpu-0", **share, "consumedCapacity": amounts}
+    return {**NAMED, "status": {"allocation": {"devices": {"results": [{}, result]}}}}
+
+
+SHARE = {"shareID": "s"}
+HOLDING = having({"cores": "1", "memory": BAD}, **SHARE)
+HELD = having({"cores": "1"}, **SHARE)
 OBJECTS = [
     (
         "nodes",
@@ -143,7 +146,7 @@ def test_a_bad_quantity_costs_the_object_that_has_it_and_is_named(
     assert bad == NotRead(
         resource=field.lower(), reason="malformed", name=name, message=f"{place}: {WHY}"
     )
-    left = [{**thing, "status": {}}] if field == "nodes" else []
+    left = [{**thing, "status": {"allocatable": {"cpu": PLENTY}}}] if field == "nodes" else []
     if thing is HOLDING:
         left = [HELD]
     if field == "resourceSlices":
@@ -166,7 +169,8 @@ def test_a_bad_quantity_costs_the_object_that_has_it_and_is_named(
         ("resourceSlices", of_capacity(value=BAD), None),
         ("resourceSlices", of_capacity(value=BAD) | {"nodeName": "n"}, ("n",)),
         ("resourceClaims", {"spec": asking(exactly=ASKED)}, ()),
-        ("resourceClaims", ALLOCATED, ()),
+        ("resourceClaims", HOLDING, None),
+        ("resourceClaims", having({"memory": BAD}), ()),
         ("resourceClaimTemplates", {"spec": {"spec": asking(exactly=ASKED)}}, ()),
     ],
 )

@@ -3,12 +3,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dra_driver.errors import Permanent
 from dra_driver.explain.outcome import PodCount, Report
 from dra_driver.explain.report import ManifestSubject, explain
-from dra_driver.model.cluster import ClusterState
+from dra_driver.model.cluster import ClusterState, NotRead
 from tests.e2e import fleet as words
 from tests.e2e.fleet import HOME, device, devices, request, resource_slice
 from tests.unit.explain.clusters import holder, state
@@ -395,3 +396,26 @@ def test_one_node_is_asked_for_all_pods() -> None:
     assert told(answer(fleet, workload("Job", parallelism=3), node=HOME))[0] == 1
     assert told(answer(fleet, workload("Job", parallelism=3), node=OTHER))[0] == 0
     assert told(answer(fleet, words.claim(request(count=2)), node=HOME))[0] == 0
+
+
+@pytest.mark.parametrize("resource", ["pods", "nodes"])
+def test_pods_are_not_counted_on_a_node_of_which_nobody_knows_what_is_free(resource: str) -> None:
+    """One pod has room on the other node for certain, whatever is in use here."""
+    unknown = NotRead(
+        resource=resource, reason="malformed", name="x", message="m", only_nodes=(OTHER,)
+    )
+    two = state(
+        words.node(OTHER), resource_slice(devices(1)), resource_slice(devices(1), pool=OTHER)
+    )
+    blind = msgspec.structs.replace(two, not_read=(unknown,))
+    pod = words.pod(of=FROM_TEMPLATE, cpu="2")
+    found = [answer(blind, workload("Deployment", replicas=count, pod=pod)) for count in (1, 2)]
+    found.append(answer(blind, workload("DaemonSet", pod=pod)))
+    assert [one.exit_code for one in found] == [0, 2, 2]
+    assert found[1].summary == (
+        f"1 of 2 pods fit; the second: could not tell (malformed): {resource} x: m"
+    )
+    assert found[2].summary == (
+        f"1 of 2 pods fit; that on node {OTHER}: could not tell (malformed): {resource} x: m"
+    )
+    assert answer(two, workload("Deployment", replicas=2, pod=pod)).exit_code == 0
