@@ -168,6 +168,8 @@ class ConditionExplainer:
         if isinstance(bound, Call):
             new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
         elif is_version(published):
+            if bound != new:
+                return ""  # The hint says which versions were meant. Another one was not.
             new = called("semver(…)", new)
         return unparse(self._texts.parsed, _with(part, bound, new))
 

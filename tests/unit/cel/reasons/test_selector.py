@@ -121,9 +121,9 @@ def test_a_text_that_never_equals_a_version_is_told(text: str, right: str) -> No
     """With the text first, CEL says false; with the version first the evaluation ends with an error."""
     (told,) = false_conditions(f'"{text}" == {A}.driverVersion')
     assert told.hint == (f"driverVersion is a version: write {right}" if right else "")
-    assert told.relaxed == f'semver("1.2.0") == {A}.driverVersion'
     assert told.wanted == ()
-    assert compile_selector(told.relaxed).matches(value())
+    assert told.relaxed == (f"{right} == {A}.driverVersion" if text == "1.2.0" else "")
+    assert not told.relaxed or compile_selector(told.relaxed).matches(value())
 
 
 RELAXED = [
