@@ -13,7 +13,15 @@ from msgspec.structs import replace
 
 from dra_driver.cel.reasons.parsers import MIRRORED, ORDER, calls_in, operands, parsing
 from dra_driver.cel.reasons.paths import DevicePath, path_of
-from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, brief, called, parts_of, presence, written
+from dra_driver.cel.reasons.rewrite import (
+    NO_ID,
+    AnyNode,
+    brief,
+    called,
+    parts_of,
+    presence,
+    written,
+)
 from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import unparse, written_double

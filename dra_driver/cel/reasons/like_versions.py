@@ -69,7 +69,7 @@ def beginnings(
             needed = version is not read or any(map(_is_more, others, tests))
             told = [one for one in tests if one is not None]
             if needed and told and len(told) == len(others):
-                whole = _any_of(told)
+                whole = _any_of(list(dict.fromkeys(told)))
                 negated = call.function == "_!=_"
                 yield path, correction(parsed, call, _not(whole) if negated else whole, bound)
 
@@ -110,10 +110,20 @@ def _compares(test: Call) -> bool:
     return test.function == "_==_" and path_of(test.args[0]) is not None
 
 
+def _asks_major(test: Call) -> bool:
+    """Whether the test compares the first number of a version, and nothing else."""
+    read = test.args[0]
+    return test.function == "_==_" and isinstance(read, Call) and read.function == "major"
+
+
 def _any_of(tests: Sequence[Call]) -> Call:
-    """Return the alternatives as a tree like that of the parser: each half apart, so that it is not deep."""
-    if len(tests) == 1:
-        return tests[0]
+    """Return one test for all: of first numbers, a list. Others are a tree like that of the parser: each half apart, so that it is not deep."""
+    first, *others = tests
+    if not others:
+        return first
+    if all(_asks_major(one) for one in tests):
+        numbers = tuple(one.args[1] for one in tests)
+        return Call(NO_ID, "@in", (first.args[0], ListLiteral(NO_ID, numbers)))
     middle = len(tests) // 2
     return Call(NO_ID, "_||_", (_any_of(tests[:middle]), _any_of(tests[middle:])))
 

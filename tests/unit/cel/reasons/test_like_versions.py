@@ -71,8 +71,30 @@ def test_what_is_meant_of_a_version_is_told(wrong: str, right: str) -> None:
 def test_alternatives_are_written_one_after_the_other() -> None:
     """A tree that is as deep as a list is long would be too deep to be written."""
     numbers = range(550, 1550)
-    _, text = failing(f"{VERSION} in {[str(number) for number in numbers]}")
-    assert text == " || ".join(f"{VERSION}.major() == {number}" for number in numbers)
+    listed = ", ".join(f'"{number}.1.2"' for number in numbers)
+    _, text = failing(f'{VERSION} in [{listed}, "2"]')
+    tests = [f'{VERSION} == semver("{number}.1.2")' for number in numbers]
+    assert text == " || ".join([*tests, f"{VERSION}.major() == 2"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ('@ in ["550", "570", "550.x"]', "@.major() in [550, 570]"),
+        ('!(@ in ["535", "570"])', "!(@.major() in [535, 570])"),
+        ('(@ in ["535", "570"]) == false', "@.major() in [535, 570] == false"),
+        ('false == (@ in ["535", "570"])', "false == (@.major() in [535, 570])"),
+        ('@ in ["550", "550", "v550"]', "@.major() == 550"),
+        (
+            '@ in ["550.54", "570", "550.54.x"]',
+            "@.major() == 550 && @.minor() == 54 || @.major() == 570",
+        ),
+    ],
+)
+def test_first_numbers_are_a_list_and_none_is_there_twice(wrong: str, right: str) -> None:
+    _, text = failing(wrong.replace("@", VERSION))
+    assert text == right.replace("@", VERSION)
+    assert compile_selector(text).matches(DeviceValue(DRIVER, DEVICE))
 
 
 def test_the_negation_of_a_beginning_is_told() -> None:
