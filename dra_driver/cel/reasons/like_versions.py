@@ -56,7 +56,8 @@ def beginnings(
 ) -> Iterator[tuple[DevicePath, Correction]]:
     """Yield each comparison by ==, != or `in` of a version that needs more than a call around its texts, with the one that was meant.
 
-    Texts with the first numbers of a version are tests of these, unless a device has the version with 0 for the others.
+    Texts with the first numbers of a version are tests of these, unless a device has the version with 0 for the others. `part` is no
+    operand of a comparison or of !, so that it has in it all that may need parentheses.
     """
     bound = bound_in(part)
     for call in calls_in(part):

@@ -173,7 +173,11 @@ VERSION = f"{NVIDIA}.driverVersion"
         (f'{VERSION} != "550.01.05"', f'{VERSION} != semver("550.01.05", true)'),
         (f'"550.1.1" == {VERSION}', f'semver("550.1.1") == {VERSION}'),
         (f"{VERSION} == 550.90", f"{VERSION}.major() == 550 && {VERSION}.minor() == 90"),
-        (f'"550" != {VERSION}', f"{VERSION}.major() != 550"),
+        (
+            f'{VERSION} == "550.54" == false',
+            f"({VERSION}.major() == 550 && {VERSION}.minor() == 54)",
+        ),
+        (f'true && "550" != {VERSION}', f"{VERSION}.major() != 550"),
         (f'{VERSION} == "550.x"', f"{VERSION}.major() == 550"),
         (f"{VERSION} >= 1e2", "three numbers, as in 12.4.0"),
         (f".5 > {VERSION}", "three numbers, as in 12.4.0"),
