@@ -40,9 +40,11 @@ def like_versions(
     for call in calls_in(part):
         match call:
             case Call(function="int" | "semver", args=(read, *_), target=None):
-                path = path_of(read)
+                version = without_conversion(read)
+                path = path_of(version)
                 if path and is_version(path):
-                    new = read if call.function == "semver" else Call(NO_ID, "major", (), read)
+                    is_semver = call.function == "semver"
+                    new = version if is_semver else Call(NO_ID, "major", (), version)
                     yield path, correction(parsed, call, new)
             case _:
                 pass

@@ -182,6 +182,7 @@ VERSION = f"{NVIDIA}.driverVersion"
         (f"{VERSION} >= 1e2", "three numbers, as in 12.4.0"),
         (f".5 > {VERSION}", "three numbers, as in 12.4.0"),
         (f'{VERSION} >= "newest"', "three numbers, as in 12.4.0"),
+        (f'{VERSION} == "99999999999999999999"', "three numbers, as in 12.4.0"),
     ],
 )
 def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
@@ -540,7 +541,9 @@ def test_the_name_that_was_meant_is_told_if_no_device_has_what_is_read() -> None
     text = selector(f'{NVIDIA}.model == "x"', "'")
     text = text.replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
     (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
-    has = "this device has no attribute model, it has: extra, productName; did you mean productName?"
+    has = (
+        "this device has no attribute model, it has: extra, productName; did you mean productName?"
+    )
     assert one.action == f"no device of class mine has {NVIDIA}.model: {has}"
 
 

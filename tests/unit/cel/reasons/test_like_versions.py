@@ -50,6 +50,8 @@ def failing(expression: str) -> tuple[FailingCondition, str]:
         ('string(@).startsWith("550")', "@.major() == 550"),
         ("double(@) >= 550.54", '@.compareTo(semver("550.54", true)) >= 0'),
         ("int(@) > 500", "@.major() > 500"),
+        ("int(string(@)) > 500", "@.major() > 500"),
+        ("semver(string(@)).major() > 500", "@.major() > 500"),
         ('semver(@) == semver("550.54.15")', '@ == semver("550.54.15")'),
         ('semver(@, true) == semver("550.54.15")', '@ == semver("550.54.15")'),
     ],
@@ -131,3 +133,9 @@ def test_a_version_that_a_device_has_is_compared_as_a_whole() -> None:
 def test_what_is_no_version_is_not_corrected(condition: str) -> None:
     found, _ = failing(condition)
     assert found.corrections == ()
+
+
+@pytest.mark.parametrize("text", ["99999999999999999999", "1.0.99999999999999999999"])
+def test_no_version_has_a_number_that_is_too_large_for_one(text: str) -> None:
+    found, _ = failing(f'{VERSION} == "{text}"')
+    assert (found.corrections, found.texts) == ((), ())
