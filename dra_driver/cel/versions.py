@@ -18,6 +18,8 @@ EnvironmentType = Literal["NewExpressions", "StoredExpressions"]
 OLDEST, NEWEST = 32, 37
 # CELSelectorExpressionMaxCost: limits the estimated cost and also the actual cost.
 MAX_COST = 1_000_000
+# CELSelectorExpressionMaxLength, in bytes.
+LONGEST_EXPRESSION = 10 * 1024
 
 _LIST_ATTRIBUTES = 36
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dra_driver.cel.versions import LONGEST_EXPRESSION
 from dra_driver.check.api_values import REFUSED, value_findings
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, at, entries, mapping, steps
@@ -39,7 +40,6 @@ from dra_driver.model.plugin_resources import is_invented_resource
 from dra_driver.model.yaml_documents import Path
 
 MOST_ENTRIES = 32
-LONGEST_EXPRESSION = 10 * 1024
 LONGEST_PARAMETERS = 10 * 1024
 _PATH = re.compile(r"\b(?:spec|metadata)(?:\.\w+|\[[^\]]+\])*")
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")

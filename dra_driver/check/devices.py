@@ -18,6 +18,7 @@ from dra_driver.cel.failures import EvaluationError
 from dra_driver.cel.reasons.paths import DevicePath, value_at
 from dra_driver.cel.reasons.rewrite import brief, written
 from dra_driver.cel.reasons.selector import ExplainedSelector
+from dra_driver.cel.reasons.similar import question
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known
 from dra_driver.check.parts import (
@@ -164,7 +165,9 @@ class DevicesOfCluster:
                 return f"no device has {written(absent)}: write {write}"
             absent = next((p for p in one.missing if not self._have(expression.of_class, p)), None)
             if absent:
-                return self._instead(expression.of_class, absent, one.lacks)
+                near = question(dict(one.typos).get(absent, ""))
+                lacks = f"{one.lacks}; {near}" if near else one.lacks
+                return self._instead(expression.of_class, absent, lacks)
             if not one.missing and one.lacks:
                 return f"this device {one.lacks}"
         return ""

@@ -149,9 +149,13 @@ def _read(
     for part, text, question in amounts_without_unit(_all(parsed.root)):
         where = _where(one, expression, parsed.offsets[part.id])
         yield one.finding("memory-unit", expression.path, few_bytes(text), question, **where)
+    versions = beginnings(parsed, parsed.root, lambda path: _is_version(names, path), names.has)
+    meant = {right.number: right.write for _, right in versions}
     for part in _all(parsed.root):
         if isinstance(part, Call) and part.function in _COMPARED:
-            yield from _types(one, expression, part, names, parsed)
+            for what, action in _types(part, names, parsed, meant):
+                where = _where(one, expression, parsed.offsets[part.id])
+                yield one.finding("cel-type", expression.path, what, action, **where)
     yield from _values(one, expression, parsed)
     for tested in tested_as_texts(parsed, parsed.root, lambda path: _is_version(names, path)):
         problem = f"{tested.path.name} is a version, and {tested.call.function} is for strings"
@@ -191,8 +195,9 @@ def _values(one: Given, expression: Expression, parsed: ParsedAst) -> Iterator[F
 
 
 def _types(
-    one: Given, expression: Expression, part: Call, names: Names, parsed: ParsedAst
-) -> Iterator[Finding]:
+    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the types of a comparison, and what to do. `meant` has what to write for beginnings of versions."""
     for left, right in (part.args, reversed(part.args)):
         path = path_of(left)
         # A capacity has a type, so that the compiler refuses such a comparison. An attribute has its type only in a device.
@@ -204,9 +209,9 @@ def _types(
             continue
         what, action = _right(path, kind, value)
         if kind == "version":
-            action = _with_version(parsed, part, path, right, names)
-        where = _where(one, expression, parsed.offsets[part.id])
-        yield one.finding("cel-type", expression.path, what, action, **where)
+            write = meant.get(part.id) or _with_version(parsed, part, path, right)
+            action = f"write {write}"
+        yield what, action
 
 
 def _same_truth(kind: str, value: object) -> bool:
@@ -225,24 +230,18 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
             return what, f"compare it with a value of the type {kind}"
 
 
-def _with_version(
-    parsed: ParsedAst, part: Call, path: DevicePath, right: Constant, names: Names
-) -> str:
+def _with_version(parsed: ParsedAst, part: Call, path: DevicePath, right: Constant) -> str:
     """Return what to write in place of the comparison of a version with a text or number."""
-    meant = beginnings(parsed, part, lambda one: one == path, names.has)
-    _, begins = next(meant, (path, None))
-    if begins:
-        return f"write {begins.write}"
     text = digits(parsed, right)
     how = parsing(text, ("semver",))
     if not how:
-        return f"write {VERSION}"
+        return VERSION
     if part.function in ORDER:
         _, found = next(ordered_versions(parsed, part, lambda one: one == path))
-        return f"write {found.write}"
+        return found.write
     version = called(how, replace(right, value=text))
     args = tuple(version if one is right else one for one in part.args)
-    return f"write {unparse(parsed, replace(part, args=args))}"
+    return unparse(parsed, replace(part, args=args))
 
 
 def _where(one: Given, expression: Expression, offset: int) -> dict[str, int]:

@@ -15,6 +15,7 @@ from dra_driver.cel.reasons.parsers import TextBesideVersion
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, written
 from dra_driver.cel.syntax.unparse import literal
+from dra_driver.cel.versions import LONGEST_EXPRESSION
 from dra_driver.explain.names import condition
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.selector_answers import RequestSelector
@@ -112,7 +113,17 @@ def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritte
     One corrects mistyped names; one parses a text that is compared with a version or a quantity, be it the attribute or what it is
     compared with; one writes what else was meant; one adds a check that the device has
     the attribute; and, if no device passes the selectors, one leaves out the conditions that fail.
+    What the API server refuses as too long is not among them.
     """
+    for only_corrects, change in _without_errors(explained):
+        if all(
+            len(text.encode(errors="surrogatepass")) <= LONGEST_EXPRESSION
+            for text in change.texts.values()
+        ):
+            yield only_corrects, change
+
+
+def _without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritten]]:
     judgements = [one.judgement for one in explained.kinds(explained.fleet.all_devices)]
     failing = dict.fromkeys(one for judgement in judgements for one in judgement.failing)
     if not failing:

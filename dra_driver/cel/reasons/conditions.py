@@ -87,11 +87,13 @@ class ConditionExplainer:
 
     def tell(self, part: Expr) -> FalseCondition:
         """Explain a condition that is false for the device."""
-        text = self._texts.of(part)
+        told = self._told(part)
+        hint = told.hint or self._beside_version(part)
+        return replace(told, part=self._texts.of(part), hint=hint)
+
+    def _told(self, part: Expr) -> FalseCondition:
         told = self._comparison(part) or self._test(part) or self._negation(part)
-        if told is None:
-            told = self._plain(part)
-        return replace(told, part=text, hint=told.hint or self._beside_version(part))
+        return self._plain(part) if told is None else told
 
     def _beside_version(self, part: Expr) -> str:
         """Return the hint for a text that is compared with a version, which it never equals; "" if there is none."""
@@ -100,8 +102,8 @@ class ConditionExplainer:
             lambda: tuple(_beside_version(self._texts.parsed, part)),
         )
         hints = (
-            f"{path.name} is a version: write {brief(write)}"
-            for path, write in found
+            f"{path.name} is a version: write {brief(write)}{instead}"
+            for path, write, instead in found
             if is_version(self._at(path))
         )
         return next(hints, "")
@@ -168,6 +170,8 @@ class ConditionExplainer:
         if isinstance(bound, Call):
             new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
         elif is_version(published):
+            if bound != new:
+                return ""  # The hint says which versions were meant. Another one was not.
             new = called("semver(…)", new)
         return unparse(self._texts.parsed, _with(part, bound, new))
 
@@ -234,7 +238,7 @@ class ConditionExplainer:
                 operand = self._operand(inner)
                 return FalseCondition("", f"{operand.name} is true") if operand.path else None
             case Call(function="_||_", args=alternatives):
-                told = [self.tell(alternative) for alternative in _disjuncts(alternatives)]
+                told = [self._told(alternative) for alternative in _disjuncts(alternatives)]
                 hints = [one.hint for one in told if one.hint]
                 found = ", and ".join(dict.fromkeys(one.found for one in told))
                 return FalseCondition("", found, hints[0] if hints else "")
@@ -288,13 +292,13 @@ class ConditionExplainer:
         return value_at(path, self._driver, self._device)
 
 
-def _beside_version(parsed: ParsedAst, part: Expr) -> Iterator[tuple[DevicePath, str]]:
-    """Yield what to write for a text beside each attribute, if that is a version."""
+def _beside_version(parsed: ParsedAst, part: Expr) -> Iterator[tuple[DevicePath, str, str]]:
+    """Yield what to write for a text beside each attribute, if that is a version, and instead of what."""
     found = list(beginnings(parsed, part, _is_attribute, lambda _, __: False))
-    yield from ((path, one.write) for path, one in found)
+    yield from ((path, one.write, one.instead_in(part)) for path, one in found)
     numbers = {one.number for _, one in found}
     for text in texts_beside(part, _is_attribute, numbers):
-        yield text.path, text.right
+        yield text.path, text.right, f" instead of {literal(text.text)}"
 
 
 def _is_attribute(path: DevicePath) -> bool:

@@ -13,7 +13,15 @@ from msgspec.structs import replace
 
 from dra_driver.cel.reasons.parsers import MIRRORED, ORDER, calls_in, operands, parsing
 from dra_driver.cel.reasons.paths import DevicePath, path_of
-from dra_driver.cel.reasons.rewrite import NO_ID, AnyNode, called, parts_of, presence, written
+from dra_driver.cel.reasons.rewrite import (
+    NO_ID,
+    AnyNode,
+    brief,
+    called,
+    parts_of,
+    presence,
+    written,
+)
 from dra_driver.cel.syntax import amounts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, Identifier, ParsedAst, Select
 from dra_driver.cel.syntax.unparse import unparse, written_double
@@ -34,6 +42,10 @@ class Correction(Struct, frozen=True):
     new: Expr
     instead: str
     write: str
+
+    def instead_in(self, part: Expr) -> str:
+        """Return " instead of …" for a sentence about a condition, or "" if this is the whole condition."""
+        return "" if self.number == part.id else f" instead of {brief(self.instead)}"
 
 
 def replaced(parsed: ParsedAst, corrections: Mapping[int, Expr]) -> str:

@@ -125,7 +125,7 @@ class FailureExplainer:
             map(self._is_text, parsers),
             map(self._beside_version, texts),
             (self._like_version(part, path, one) for path, one in others),
-            map(self._tested_as_text, tested),
+            (self._tested_as_text(part, one) for one in tested),
         )
         return FailingCondition(
             text,
@@ -211,14 +211,14 @@ class FailureExplainer:
         return f"has {text.path.name} as the version {version}, not a string: write {brief(text.right)}"
 
     def _like_version(self, part: Expr, path: DevicePath, one: Correction) -> str:
-        instead = "" if one.number == part.id else f" instead of {brief(one.instead)}"
         has = f"has {path.name} as the version {shown(self._at(path))}"
-        return f"{has}: write {brief(one.write)}{instead}"
+        return f"{has}: write {brief(one.write)}{one.instead_in(part)}"
 
-    def _tested_as_text(self, one: TestedAsText) -> str:
+    def _tested_as_text(self, part: Expr, one: TestedAsText) -> str:
         version = shown(self._at(one.path))
         has = f"has {one.path.name} as the version {version}"
-        return f"{has}, and {one.call.function} is for strings: {brief(one.write)}"
+        instead = one.correction.instead_in(part) if one.correction else ""
+        return f"{has}, and {one.call.function} is for strings: {brief(one.write)}{instead}"
 
     def _at(self, path: DevicePath) -> object:
         return value_at(path, self._driver, self._device)

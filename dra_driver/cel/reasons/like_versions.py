@@ -40,9 +40,11 @@ def like_versions(
     for call in calls_in(part):
         match call:
             case Call(function="int" | "semver", args=(read, *_), target=None):
-                path = path_of(read)
+                version = without_conversion(read)
+                path = path_of(version)
                 if path and is_version(path):
-                    new = read if call.function == "semver" else Call(NO_ID, "major", (), read)
+                    is_semver = call.function == "semver"
+                    new = version if is_semver else Call(NO_ID, "major", (), version)
                     yield path, correction(parsed, call, new)
             case _:
                 pass
@@ -56,7 +58,8 @@ def beginnings(
 ) -> Iterator[tuple[DevicePath, Correction]]:
     """Yield each comparison by ==, != or `in` of a version that needs more than a call around its texts, with the one that was meant.
 
-    Texts with the first numbers of a version are tests of these, unless a device has the version with 0 for the others.
+    Texts with the first numbers of a version are tests of these, unless a device has the version with 0 for the others. `part` is no
+    operand of a comparison or of !, so that it has in it all that may need parentheses.
     """
     bound = bound_in(part)
     for call in calls_in(part):
@@ -69,7 +72,7 @@ def beginnings(
             needed = version is not read or any(map(_is_more, others, tests))
             told = [one for one in tests if one is not None]
             if needed and told and len(told) == len(others):
-                whole = _any_of(told)
+                whole = _any_of(list(dict.fromkeys(told)))
                 negated = call.function == "_!=_"
                 yield path, correction(parsed, call, _not(whole) if negated else whole, bound)
 
@@ -110,10 +113,20 @@ def _compares(test: Call) -> bool:
     return test.function == "_==_" and path_of(test.args[0]) is not None
 
 
+def _asks_major(test: Call) -> bool:
+    """Whether the test compares the first number of a version, and nothing else."""
+    read = test.args[0]
+    return test.function == "_==_" and isinstance(read, Call) and read.function == "major"
+
+
 def _any_of(tests: Sequence[Call]) -> Call:
-    """Return the alternatives as a tree like that of the parser: each half apart, so that it is not deep."""
-    if len(tests) == 1:
-        return tests[0]
+    """Return one test for all: of first numbers, a list. Others are a tree like that of the parser: each half apart, so that it is not deep."""
+    first, *others = tests
+    if not others:
+        return first
+    if all(_asks_major(one) for one in tests):
+        numbers = tuple(one.args[1] for one in tests)
+        return Call(NO_ID, "@in", (first.args[0], ListLiteral(NO_ID, numbers)))
     middle = len(tests) // 2
     return Call(NO_ID, "_||_", (_any_of(tests[:middle]), _any_of(tests[middle:])))
 

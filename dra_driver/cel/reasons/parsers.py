@@ -36,9 +36,14 @@ MIRRORED = {
 }
 """The comparison that says the same of the operands in the other order."""
 _CALLS = (
-    ("semver", re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}([-+].+)?"), "semver(…)"),
+    # A number of 19 digits may be more than a version can have.
+    (
+        "semver",
+        re.compile(r"(0|[1-9][0-9]{0,17})(\.(0|[1-9][0-9]{0,17})){2}([-+].+)?"),
+        "semver(…)",
+    ),
     # The version of a driver may have leading zeros, as 570.01.05. With `true` the function drops them.
-    ("semver", re.compile(r"v?[0-9]+(\.[0-9]+){0,2}"), "semver(…, true)"),
+    ("semver", re.compile(r"v?[0-9]{1,18}(\.[0-9]{1,18}){0,2}"), "semver(…, true)"),
     ("quantity", re.compile(r"[+-]?[0-9]+(\.[0-9]+)?[A-Za-z]*"), "quantity(…)"),
 )
 """Which texts the functions can parse, and how."""

@@ -173,11 +173,16 @@ VERSION = f"{NVIDIA}.driverVersion"
         (f'{VERSION} != "550.01.05"', f'{VERSION} != semver("550.01.05", true)'),
         (f'"550.1.1" == {VERSION}', f'semver("550.1.1") == {VERSION}'),
         (f"{VERSION} == 550.90", f"{VERSION}.major() == 550 && {VERSION}.minor() == 90"),
-        (f'"550" != {VERSION}', f"{VERSION}.major() != 550"),
+        (
+            f'{VERSION} == "550.54" == false',
+            f"({VERSION}.major() == 550 && {VERSION}.minor() == 54)",
+        ),
+        (f'true && "550" != {VERSION}', f"{VERSION}.major() != 550"),
         (f'{VERSION} == "550.x"', f"{VERSION}.major() == 550"),
         (f"{VERSION} >= 1e2", "three numbers, as in 12.4.0"),
         (f".5 > {VERSION}", "three numbers, as in 12.4.0"),
         (f'{VERSION} >= "newest"', "three numbers, as in 12.4.0"),
+        (f'{VERSION} == "99999999999999999999"', "three numbers, as in 12.4.0"),
     ],
 )
 def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
@@ -287,6 +292,7 @@ CLUSTER = Known(
                                 "x.example/release": DeviceAttribute(version_value="9.0.0"),
                                 **({"x.example/odd": attribute("yes")} if number else {}),
                                 "gpu.nvidia.com/extra": DeviceAttribute(int_values=[1]),
+                                "gpu.nvidia.com/productName": attribute("H100"),
                             },
                             capacity={
                                 "room": DeviceCapacity(value="1"),
@@ -528,6 +534,17 @@ def test_has_is_advised_for_what_another_device_has(expression: str, action: str
     text = selector(expression, "'").replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
     (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
     assert one.action.startswith(action)
+
+
+def test_the_name_that_was_meant_is_told_if_no_device_has_what_is_read() -> None:
+    """The name is known, so nothing else tells that it was mistyped."""
+    text = selector(f'{NVIDIA}.model == "x"', "'")
+    text = text.replace("Name: gpu.nvidia.com", "Name: mine") + OF_MINE
+    (one,) = [each for each in found(text, CLUSTER) if each.rule == "cel-fails"]
+    has = (
+        "this device has no attribute model, it has: extra, productName; did you mean productName?"
+    )
+    assert one.action == f"no device of class mine has {NVIDIA}.model: {has}"
 
 
 def test_the_class_whose_devices_have_it_is_named() -> None:

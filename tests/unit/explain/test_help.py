@@ -258,6 +258,15 @@ def test_a_text_that_is_compared_with_a_version_is_parsed(
     )
 
 
+def test_a_change_that_the_api_server_refuses_as_too_long_is_not_tried_out() -> None:
+    published = device("gpu-0", attributes={"driverVersion": {"version": "570.1.0"}})
+    for count, what in ((2, "correct"), (400, "edit")):
+        listed = [f"570.{number}" for number in range(1, count)] + ["580"]
+        asked = request(cel=f"{A}.driverVersion in {listed}")
+        report = asking(state(resource_slice([published])), asked)
+        assert [kind for kind, _ in helps(report)][:1] == [what]
+
+
 MEMORY = f'device.capacity["{GPU}"].memory'
 
 

@@ -96,7 +96,8 @@ def test_a_text_is_not_taken_for_a_mistyped_version() -> None:
     published = device("a", attributes={"driverVersion": {"version": "550.54.15"}})
     report = asking(state(resource_slice([published])), f'"550.54.15" == {A}.driverVersion')
     (told,) = verdicts(report)
-    assert told.hint == 'driverVersion is a version: write semver("550.54.15")'
+    right = 'semver("550.54.15") instead of "550.54.15"'
+    assert told.hint == f"driverVersion is a version: write {right}"
     (what,) = changes(report)
     assert f'write semver("550.54.15") == {A}.driverVersion instead of' in what
 

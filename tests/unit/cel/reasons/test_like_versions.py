@@ -50,6 +50,8 @@ def failing(expression: str) -> tuple[FailingCondition, str]:
         ('string(@).startsWith("550")', "@.major() == 550"),
         ("double(@) >= 550.54", '@.compareTo(semver("550.54", true)) >= 0'),
         ("int(@) > 500", "@.major() > 500"),
+        ("int(string(@)) > 500", "@.major() > 500"),
+        ("semver(string(@)).major() > 500", "@.major() > 500"),
         ('semver(@) == semver("550.54.15")', '@ == semver("550.54.15")'),
         ('semver(@, true) == semver("550.54.15")', '@ == semver("550.54.15")'),
     ],
@@ -71,8 +73,30 @@ def test_what_is_meant_of_a_version_is_told(wrong: str, right: str) -> None:
 def test_alternatives_are_written_one_after_the_other() -> None:
     """A tree that is as deep as a list is long would be too deep to be written."""
     numbers = range(550, 1550)
-    _, text = failing(f"{VERSION} in {[str(number) for number in numbers]}")
-    assert text == " || ".join(f"{VERSION}.major() == {number}" for number in numbers)
+    listed = ", ".join(f'"{number}.1.2"' for number in numbers)
+    _, text = failing(f'{VERSION} in [{listed}, "2"]')
+    tests = [f'{VERSION} == semver("{number}.1.2")' for number in numbers]
+    assert text == " || ".join([*tests, f"{VERSION}.major() == 2"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ('@ in ["550", "570", "550.x"]', "@.major() in [550, 570]"),
+        ('!(@ in ["535", "570"])', "!(@.major() in [535, 570])"),
+        ('(@ in ["535", "570"]) == false', "@.major() in [535, 570] == false"),
+        ('false == (@ in ["535", "570"])', "false == (@.major() in [535, 570])"),
+        ('@ in ["550", "550", "v550"]', "@.major() == 550"),
+        (
+            '@ in ["550.54", "570", "550.54.x"]',
+            "@.major() == 550 && @.minor() == 54 || @.major() == 570",
+        ),
+    ],
+)
+def test_first_numbers_are_a_list_and_none_is_there_twice(wrong: str, right: str) -> None:
+    _, text = failing(wrong.replace("@", VERSION))
+    assert text == right.replace("@", VERSION)
+    assert compile_selector(text).matches(DeviceValue(DRIVER, DEVICE))
 
 
 def test_the_negation_of_a_beginning_is_told() -> None:
@@ -109,3 +133,9 @@ def test_a_version_that_a_device_has_is_compared_as_a_whole() -> None:
 def test_what_is_no_version_is_not_corrected(condition: str) -> None:
     found, _ = failing(condition)
     assert found.corrections == ()
+
+
+@pytest.mark.parametrize("text", ["99999999999999999999", "1.0.99999999999999999999"])
+def test_no_version_has_a_number_that_is_too_large_for_one(text: str) -> None:
+    found, _ = failing(f'{VERSION} == "{text}"')
+    assert (found.corrections, found.texts) == ((), ())

@@ -115,15 +115,33 @@ def test_a_condition_is_told_with_what_it_found(expression: str, found: str) -> 
 
 @pytest.mark.parametrize(
     ("text", "right"),
-    [("1.2.0", 'semver("1.2.0")'), ("1", f"{A}.driverVersion.major() == 1"), ("newest", "")],
+    [
+        ("1.2.0", 'semver("1.2.0") instead of "1.2.0"'),
+        ("1", f"{A}.driverVersion.major() == 1"),
+        ("newest", ""),
+    ],
 )
 def test_a_text_that_never_equals_a_version_is_told(text: str, right: str) -> None:
     """With the text first, CEL says false; with the version first the evaluation ends with an error."""
     (told,) = false_conditions(f'"{text}" == {A}.driverVersion')
     assert told.hint == (f"driverVersion is a version: write {right}" if right else "")
-    assert told.relaxed == f'semver("1.2.0") == {A}.driverVersion'
     assert told.wanted == ()
-    assert compile_selector(told.relaxed).matches(value())
+    assert told.relaxed == (f'semver("1.2.0") == {A}.driverVersion' if text == "1.2.0" else "")
+    assert not told.relaxed or compile_selector(told.relaxed).matches(value())
+
+
+@pytest.mark.parametrize(
+    ("condition", "right"),
+    [
+        ('!("2" != @)', '(@.major() != 2) instead of "2" != @'),
+        (f'"2" == @ || {A}.numa == 99', '@.major() == 2 instead of "2" == @'),
+        (f'{A}.numa == 99 || "2.0.0" == @', 'semver("2.0.0") instead of "2.0.0"'),
+    ],
+)
+def test_what_to_write_for_a_part_of_a_condition_says_instead_of_what(condition, right):
+    version = f"{A}.driverVersion"
+    (told,) = false_conditions(condition.replace("@", version))
+    assert told.hint == f"driverVersion is a version: write {right.replace('@', version)}"
 
 
 RELAXED = [

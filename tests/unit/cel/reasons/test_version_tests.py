@@ -91,6 +91,7 @@ def test_the_right_test_can_be_written_in_the_place_of_the_wrong_one(condition, 
     _, found = failing(condition)
     (right,) = found.corrections
     assert condition.replace(right.instead, right.write) == written
+    assert found.lacks.endswith(f": write {right.write} instead of {right.instead}")
     assert compile_selector(written).matches(DeviceValue(DRIVER, DEVICE))
 
 
