@@ -350,6 +350,22 @@ def test_a_selector_fails_on_a_device_with_a_taint_but_not_on_one_that_is_held(
     assert report.exit_code == code
 
 
+@pytest.mark.parametrize("kind", ["node", "gate"])
+def test_no_selector_is_asked_about_a_device_that_the_search_does_not_see(kind: str) -> None:
+    """It is for a node that is not there, or in a slice that is ignored without a feature gate."""
+    bad = with_amount(node="gone", attributes={})
+    fields: dict[str, Any] = {}
+    if kind == "gate":
+        del bad["spec"]["nodeName"]
+        bad["spec"]["perDeviceNodeSelection"] = True
+        bad["spec"]["devices"][0]["nodeName"] = "evil"
+        fields = {"featureGates": {"DRAPartitionableDevices": False}}
+    model = words.claim(request(cel=f'device.attributes["{GPU}"].model == "a"'))
+    good = resource_slice(devices(1, attributes={"model": {"string": "a"}}))
+    cluster = state(words.node("evil"), good, bad, **fields)
+    assert asked(cluster, about=(model,)).exit_code == 0
+
+
 def test_when_no_time_is_left_such_a_device_may_match() -> None:
     fleet = Fleet(readable(on_two_nodes(with_amount(taints=[TAINT]))))
     one = next(requests_in(claim(request())))
