@@ -110,7 +110,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             option.flag,
             dest=option.name,
             action=action,
-            metavar="VALUE",
+            metavar=option.metavar,
             help=f"{option.help}{default} [{option.variable}]",
         )
 
@@ -351,7 +351,7 @@ def _add_pending_events(parser: argparse.ArgumentParser) -> None:
             dest=name,
             type=_as_argument(option),
             default=option.default,
-            metavar="VALUE",
+            metavar=option.metavar,
             help=f"{option.help} (default: {option.default})",
         )
     add_cluster(parser)

@@ -24,7 +24,7 @@ FILES, NO_SPACE, NO_FILES = 0, 2, 4
 """The shell completes names of files itself; it puts no space after the word; it completes no names of files."""
 Candidate = tuple[str, str]
 """A word and what it means."""
-_FILE_METAVARS = ("FILE", "FOLDER")
+_FILE_METAVARS = ("FILE", "FOLDER", "PATH")
 
 
 class Answer(Struct):
@@ -112,8 +112,9 @@ class _Values:
 
     def of(self, action: argparse.Action, current: str) -> Answer:
         """Return the values of the argument that begin with what was typed."""
-        if action.choices is not None:
-            return Answer(_beginning([(str(one), "") for one in action.choices], current))
+        choices = _choices(action)
+        if choices:
+            return Answer(_beginning([(one, "") for one in choices], current))
         if action.metavar in _FILE_METAVARS or action.dest in ("config", "kubeconfig"):
             return Answer(directive=FILES)
         made = _VALUES.get(action.dest)
@@ -166,6 +167,16 @@ _PLURALS = {
     "ResourceClaimTemplate": "resourceclaimtemplates",
     **{kind: plural for kind, (_, plural) in PLURALS.items()},
 }
+
+
+def _choices(action: argparse.Action) -> Sequence[str]:
+    """Return the only values of an argument, which for a setting of the driver are in the place of its value; empty if there are others."""
+    if action.choices is not None:
+        return [str(one) for one in action.choices]
+    shown = str(action.metavar)
+    return shown[1:-1].split(",") if shown.startswith("{") else ()
+
+
 _VALUES: Mapping[str, Callable[[_Values, str], list[Candidate]]] = {
     "subject": _Values.subjects,
     "namespace": lambda values, _: values.cluster("namespaces"),

@@ -6,7 +6,7 @@ setting needs one entry here, and one field in `settings.py`.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,13 @@ class Option(Struct, frozen=True):
     def variable(self) -> str:
         """The environment variable, for example "DRA_DRIVER_CDI_DIR"."""
         return self.env or "DRA_DRIVER_" + self.name.upper()
+
+    @property
+    def metavar(self) -> str:
+        """What the help shows in place of a value, for example "{none,write}" or "PATH"."""
+        if self.allowed:
+            return f"{{{','.join(self.allowed)}}}"
+        return _METAVARS.get(self.parse, "VALUE")
 
     @property
     def key(self) -> str:
@@ -145,6 +152,16 @@ def _startup_taint(text: str) -> str:
     return text
 
 
+_METAVARS: Mapping[Callable[[str], Any], str] = {
+    _absolute: "PATH",
+    _optional_path: "PATH",
+    _optional_absolute: "PATH",
+    _address: "HOST:PORT",
+    _key_value: "KEY=VALUE",
+    _aliases: "LABEL=FACT,…",
+    _metrics_names: "NAME,…",
+}
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "node_name",
@@ -196,7 +213,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "simulated_profile",
         "h100x8",
-        "The machine that --backend simulated simulates.",
+        "The machine that --backend simulated simulates: one of those in the help of `dra-driver demo`.",
         in_document=False,
     ),
     Option(

@@ -119,6 +119,7 @@ def test_values_that_need_no_cluster(typed: tuple[str, ...], proposed: list[str]
 def test_shells_and_profiles_of_the_driver() -> None:
     assert words("completion", "", program="dra-driver") == ["bash", "zsh", "fish"]
     assert "h100x8" in words("demo", "--profile", "", program="dra-driver")
+    assert words("run", "--log-format", "", program="dra-driver") == ["json", "console"]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,10 @@ def test_shells_and_profiles_of_the_driver() -> None:
 )
 def test_files_are_left_to_the_shell(typed: tuple[str, ...]) -> None:
     assert answer(*typed) == Answer([], 0)
+
+
+def test_folders_of_a_setting_are_left_to_the_shell() -> None:
+    assert answer("run", "--cdi-dir", "", program="dra-driver") == Answer([], 0)
 
 
 def test_a_config_file_is_left_to_the_shell() -> None:

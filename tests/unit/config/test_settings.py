@@ -96,6 +96,14 @@ def test_every_option_has_a_flag_and_a_variable_of_its_own() -> None:
     assert len({option.variable for option in OPTIONS}) == len(OPTIONS)
 
 
+def test_the_help_shows_which_values_an_option_takes() -> None:
+    shown = {option.flag: option.metavar for option in OPTIONS}
+    assert shown["--path"] == "{auto,dra,device-plugin}"
+    assert shown["--cdi-dir"] == shown["--kubeconfig"] == "PATH"
+    assert shown["--backend-option"] == "KEY=VALUE"
+    assert shown["--node-name"] == "VALUE"
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [
