@@ -43,7 +43,11 @@ def add_arguments(command: str, parser: argparse.ArgumentParser) -> None:
             add_settings(parser)
         case "devices":
             add_settings(parser)
-            add_output(parser, lines="one line of JSON for each device")
+            add_output(
+                parser,
+                lines="one line of JSON for each device",
+                wide="with taints, capacity and attributes as they are published",
+            )
         case "doctor":
             add_settings(parser)
             _add_node(parser)

@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
             for plugin in document.device_plugins:
                 render.json_line({"devicePlugin": msgspec.to_builtins(plugin)})
         case _:
-            _show(found, claims_of, gone)
+            _show(found, claims_of, gone, wide=chosen.output == render.WIDE)
     for failure in found.failures:
         render.error(failure)
     return NOT_DONE if found.failures else DONE
@@ -157,11 +157,20 @@ def _document(
 
 
 def _show(
-    found: NodeFound, claims_of: Mapping[str, list[PreparedClaim]], gone: tuple[str, ...]
+    found: NodeFound,
+    claims_of: Mapping[str, list[PreparedClaim]],
+    gone: tuple[str, ...],
+    *,
+    wide: bool,
 ) -> None:
-    rows = [_row(device, claims_of.get(device.name, [])) for device in found.inventory.devices]
+    devices = found.inventory.devices
+    rows = [_row(device, claims_of.get(device.name, [])) for device in devices]
+    headers = ["DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"]
+    if wide:
+        headers += ["TAINTS", "CAPACITY", "ATTRIBUTES"]
+        rows = [(*row, *_published(device)) for row, device in zip(rows, devices, strict=True)]
     if rows:
-        render.table(("DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"), rows)
+        render.table(headers, rows)
     else:
         _show_none(found)
     for device in found.inventory.devices:
@@ -214,6 +223,12 @@ def _row(device: AllocatableDevice, claims: list[PreparedClaim]) -> tuple[str, .
     )
     health = device.health.status.name.capitalize()
     return device.name, str(product), str(memory), health, held, device.uuid
+
+
+def _published(device: AllocatableDevice) -> tuple[str, ...]:
+    shown = _device(device, [])
+    taints = ",".join(f"{one.key}:{one.effect}" for one in device.api.taints or ())
+    return taints or "-", render.pairs(shown.capacity) or "-", render.pairs(shown.attributes) or "-"
 
 
 def _device(device: AllocatableDevice, claims: list[PreparedClaim]) -> NodeDevice:

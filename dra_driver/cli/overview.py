@@ -41,7 +41,7 @@ from dra_driver.overview.rights import (
 from dra_driver.overview.steady import Document, steady
 from dra_driver.overview.usage import usage_of
 
-WIDE, NAME = "wide", "name"
+NAME = "name"
 CLAIM = "ResourceClaim"
 _NO_NAMES = {
     "devices": "a device is no object that kubectl can get: `-o json` has its driver, pool and name, and `kubectl dra claims --node NAME -o name` the claims that have devices",
@@ -250,7 +250,7 @@ class Asked:
     def columns(self) -> Look:
         """How the answer is shown."""
         everywhere = bool(getattr(self.chosen, "all_namespaces", False))
-        wide, uncut = self.chosen.output == WIDE, bool(self.names)
+        wide, uncut = self.chosen.output == render.WIDE, bool(self.names)
         return Look(
             self.now(),
             wide=wide,

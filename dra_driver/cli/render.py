@@ -19,7 +19,7 @@ from dra_driver.errors import Permanent
 from dra_driver.model.printable import printable
 from dra_driver.model.yaml_text import yaml_text
 
-JSON, YAML = "json", "yaml"
+JSON, YAML, WIDE = "json", "yaml", "wide"
 DOCUMENTS = (JSON, YAML)
 """The values of -o that print one document for programs."""
 
@@ -125,6 +125,11 @@ class Table:
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print left-aligned columns, as kubectl does, with control characters escaped."""
     Table(headers).show(rows, headers=True)
+
+
+def pairs(values: Mapping[str, object]) -> str:
+    """Return names with their values as one cell of a table; "" if there are none."""
+    return ",".join(f"{name}={value}" for name, value in values.items())
 
 
 def json_line(document: object) -> None:

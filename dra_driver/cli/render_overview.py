@@ -7,7 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dra_driver.cli.render import GREEN, RED, YELLOW
+from dra_driver.cli.render import GREEN, RED, YELLOW, pairs
 from dra_driver.model.api.resource_claim import GROUP
 from dra_driver.model.names import CLUSTER_CLAIMS_KIND, FREE_DEVICES_KIND
 from dra_driver.overview.ages import age
@@ -139,7 +139,7 @@ def _device(one: ClusterDevice, look: Look) -> tuple[str, ...]:
     )
     if not look.wide:
         return cells
-    return *cells, one.pool, _pairs(one.capacity), _pairs(one.attributes)
+    return *cells, one.pool, pairs(one.capacity) or NONE, pairs(one.attributes) or NONE
 
 
 def _taint(one: TaintOfDevice) -> str:
@@ -269,7 +269,3 @@ def _names(names: Sequence[str], look: Look, *, shown: int = _SHOWN) -> str:
     if look.wide or look.uncut or len(names) <= shown:
         return ",".join(names)
     return f"{','.join(names[:shown])},{CUT} ({len(names)})"
-
-
-def _pairs(values: dict[str, str]) -> str:
-    return ",".join(f"{name}={value}" for name, value in values.items()) or NONE

@@ -2,6 +2,7 @@
 """`dra-driver devices`: the table for people, the documents for machines."""
 
 import json
+import re
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -58,6 +59,17 @@ def test_the_table_has_a_row_for_each_device(
     assert head.split() == ["DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"]
     assert first.split()[:7] == ["gpu-0", "Intel", "Arc", "B580", "12216Mi", "Unknown", "-"]
     assert second.split()[6] == f"{a_ref('mine').namespace}/mine"
+
+
+def test_all_that_is_published_is_in_the_wide_table(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "-o", "wide"]) == 0
+    head, first, _ = capsys.readouterr().out.splitlines()
+    assert head.split()[-4:] == ["UUID", "TAINTS", "CAPACITY", "ATTRIBUTES"]
+    *_, taints, capacity, attributes = re.split("  +", first.strip())
+    assert (taints, capacity) == ("-", "memory=12216Mi")
+    assert "productName=Intel Arc B580" in attributes
 
 
 def test_a_device_that_a_claim_has_and_nothing_finds_is_told(
