@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does docs/check.md show what `check` and `convert` really print, and do the hooks for pre-commit name a command that exists?"""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from dra_driver.cli.main import COMMANDS, main
+from dra_driver.cli.main import COMMANDS, main, parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "check.md").read_text()
@@ -59,6 +60,22 @@ def test_the_hook_of_pre_commit_is_the_command() -> None:
     assert (program, command in COMMANDS, hook["language"]) == ("dra-driver", True, "python")
     (shown_hook,) = yaml.safe_load(blocks("yaml")[1])["repos"][0]["hooks"]
     assert shown_hook["id"] == hook["id"]
+
+
+def test_the_gate_in_ci_is_commands_that_exist() -> None:
+    (job,) = yaml.safe_load(blocks("yaml")[2])["jobs"].values()
+    lines = [one.get("run", "").partition(" > ")[0].split() for one in job["steps"]]
+    ours = [words[1:] for words in lines if words[:1] == ["dra-driver"]]
+    assert [verb for verb, *_ in ours] == ["check", "explain"]
+    for verb, *rest in ours:
+        parser(verb, program="dra-driver", commands=COMMANDS).parse_args([verb, *rest])
+
+
+def test_the_schema_for_editors_is_that_of_its_file() -> None:
+    schema, _, document = blocks("yaml")[3].partition("\n")
+    path = schema.partition("/docs/")[2]
+    found = json.loads((ROOT / "docs" / path).read_text())
+    assert yaml.safe_load(document).keys() <= found["properties"].keys()
 
 
 def test_the_flags_that_are_described_exist(capsys: pytest.CaptureFixture[str]) -> None:
