@@ -438,8 +438,12 @@ class Holders:
 
     def _parted(self, row: PreparedClaim) -> Parted | None:
         """Find units that nobody has any more, in a row that other pods have had before: a part of it was given again."""
+        if row.held is not None or row.users.has_unknown:
+            return None
+        if len(row.devices) == 1 or len(row.users.pods or ()) == 1:
+            return None  # so are most rows, and this is asked at each look
         _, checkpoint = self._witnesses.checkpoint()
-        if row.held is not None or row.users.has_unknown or isinstance(checkpoint, Unknown):
+        if isinstance(checkpoint, Unknown):
             return None
         return parted(row, checkpoint.containers)
 
