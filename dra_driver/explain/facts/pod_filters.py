@@ -58,11 +58,8 @@ class PodFilters:
 
     def others(self, node: Node) -> tuple[Verdict, ...]:
         """Return the reasons that are not about devices."""
-        found = self.reasons(node)
-        if not self._devices:
-            return found
-        lacking = self.lacking(node)
-        return tuple(one for one in found if one not in lacking)
+        small = (one for one in self._too_small(node) if not may_be_devices(one.resource))
+        return (*self._repelled(node), *self._not_wanted(node), *small)
 
     def _repelled(self, node: Node) -> Iterator[Verdict]:
         tolerations = self._pod.spec.tolerations or ()
