@@ -15,10 +15,10 @@ from dra_driver.cel.compile import (
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.corrections import digits, ordered_versions
-from dra_driver.cel.reasons.like_versions import beginnings
+from dra_driver.cel.reasons.corrections import digits
+from dra_driver.cel.reasons.like_versions import like_versions
 from dra_driver.cel.reasons.mistyped import VERSION, mistyped_texts
-from dra_driver.cel.reasons.parsers import ORDER, parsing
+from dra_driver.cel.reasons.parsers import as_versions, parsing, texts_beside
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
 from dra_driver.cel.reasons.rewrite import called
 from dra_driver.cel.reasons.version_tests import tested_as_texts
@@ -149,10 +149,12 @@ def _read(
     for part, text, question in amounts_without_unit(_all(parsed.root)):
         where = _where(one, expression, parsed.offsets[part.id])
         yield one.finding("memory-unit", expression.path, few_bytes(text), question, **where)
-    versions = beginnings(parsed, parsed.root, lambda path: _is_version(names, path), names.has)
-    meant = {right.number: right.write for _, right in versions}
+    versions = like_versions(
+        parsed, parsed.root, lambda path: _is_version(names, path), names.has
+    )
+    meant = {right.number: (path, right.write) for path, right in versions}
     for part in _all(parsed.root):
-        if isinstance(part, Call) and part.function in _COMPARED:
+        if isinstance(part, Call):
             for what, action in _types(part, names, parsed, meant):
                 where = _where(one, expression, parsed.offsets[part.id])
                 yield one.finding("cel-type", expression.path, what, action, **where)
@@ -195,9 +197,29 @@ def _values(one: Given, expression: Expression, parsed: ParsedAst) -> Iterator[F
 
 
 def _types(
-    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, str]
+    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, tuple[DevicePath, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the types of a comparison, and what to do. `meant` has what to write for beginnings of versions."""
+    """Yield what is wrong with the types of a call, and what to do. `meant` has what to write where a version is taken for something else."""
+    told = list(_compared(part, names, parsed, meant)) if part.function in _COMPARED else []
+    yield from told
+    if part.id in meant and not told:
+        path, write = meant[part.id]
+        yield _version(part, path), f"write {write}"
+    elif part.function == "@in":
+        beside = list(texts_beside(part, lambda path: _is_version(names, path)))
+        if beside:
+            write = as_versions(replace(parsed, root=part), beside)
+            yield _version(part, beside[0].path), f"write {write}"
+
+
+def _version(part: Call, path: DevicePath) -> str:
+    why = "and the list has texts only" if part.function == "@in" else "which cannot be converted"
+    return f"{path.name} is a version, {why}"
+
+
+def _compared(
+    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, tuple[DevicePath, str]]
+) -> Iterator[tuple[str, str]]:
     for left, right in (part.args, reversed(part.args)):
         path = path_of(left)
         # A capacity has a type, so that the compiler refuses such a comparison. An attribute has its type only in a device.
@@ -209,7 +231,7 @@ def _types(
             continue
         what, action = _right(path, kind, value)
         if kind == "version":
-            write = meant.get(part.id) or _with_version(parsed, part, path, right)
+            _, write = meant.get(part.id) or (path, _with_version(parsed, part, right))
             action = f"write {write}"
         yield what, action
 
@@ -230,15 +252,12 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
             return what, f"compare it with a value of the type {kind}"
 
 
-def _with_version(parsed: ParsedAst, part: Call, path: DevicePath, right: Constant) -> str:
-    """Return what to write in place of the comparison of a version with a text or number."""
+def _with_version(parsed: ParsedAst, part: Call, right: Constant) -> str:
+    """Return what to write in place of the equality of a version with a text or number."""
     text = digits(parsed, right)
     how = parsing(text, ("semver",))
     if not how:
         return VERSION
-    if part.function in ORDER:
-        _, found = next(ordered_versions(parsed, part, lambda one: one == path))
-        return found.write
     version = called(how, replace(right, value=text))
     args = tuple(version if one is right else one for one in part.args)
     return unparse(parsed, replace(part, args=args))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions: where a mistake stands in the file, what it costs, and what is compared with what."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -193,6 +195,40 @@ def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (f"int({VERSION}) == 550", [f"{VERSION}.major()"]),
+        (f"semver({VERSION}).major() == 550", [VERSION]),
+        (f'string({VERSION}) == "550.1.1"', [f'{VERSION} == semver("550.1.1")']),
+        (f"double({VERSION}) < 550.5", [f'{VERSION}.compareTo(semver("550.5", true)) < 0']),
+        (f"int({NVIDIA}.brand) == 1", []),
+    ],
+)
+def test_a_conversion_of_a_version_is_told(wrong: str, right: Sequence[str]) -> None:
+    every = found(selector(wrong, "'"))
+    assert [one.action for one in every] == [f"write {one}" for one in right]
+    for one in every:
+        assert one.message == "driverVersion is a version, which cannot be converted"
+        assert one.rule == "cel-type"
+
+
+@pytest.mark.parametrize(
+    ("texts", "right"),
+    [
+        ('["550.1.1"]', [f'{VERSION} in [semver("550.1.1")]']),
+        ('["550"]', [f"{VERSION}.major() == 550"]),
+        ('[semver("550.1.1")]', []),
+        ("[]", []),
+    ],
+)
+def test_a_list_of_texts_has_no_version(texts: str, right: Sequence[str]) -> None:
+    every = found(selector(f"{VERSION} in {texts}", "'"))
+    assert [one.action for one in every] == [f"write {one}" for one in right]
+    for one in every:
+        assert one.message == "driverVersion is a version, and the list has texts only"
+
+
+@pytest.mark.parametrize(
     ("call", "action"),
     [
         ('startsWith("550")', f"write {VERSION}.major() == 550"),
@@ -290,6 +326,7 @@ CLUSTER = Known(
                                 "x.example/y": attribute("z"),
                                 "x.example/number": DeviceAttribute(int_value=number),
                                 "x.example/release": DeviceAttribute(version_value="9.0.0"),
+                                "x.example/text": attribute("9.0.0"),
                                 **({"x.example/odd": attribute("yes")} if number else {}),
                                 "gpu.nvidia.com/extra": DeviceAttribute(int_values=[1]),
                                 "gpu.nvidia.com/productName": attribute("H100"),
@@ -494,6 +531,7 @@ spec: {}
         ('device.attributes["card.example.com"].color == "red"', "cel-name"),
         ('semver(device.attributes["card.example.com"].colour).major() == 1', "cel-fails"),
         ('device.attributes["x.example"].number > "1"', "cel-type"),
+        ('int(device.attributes["x.example"].release) >= 8', "cel-type"),
         ('device.capacity["x.example"].size.compareTo(quantity("1GB")) > 0', "cel-value"),
     ],
 )
@@ -524,8 +562,8 @@ def test_the_domain_that_has_the_name_is_told_if_no_device_has_what_is_read() ->
             'no device of class mine has device.attributes["a.b"].c: this device has no attribute c, it has none of',
         ),
         (
-            'int(device.attributes["x.example"].release) >= 8',
-            'this device has release as the version 9.0.0: write device.attributes["x.example"].release.major() instead of',
+            'device.attributes["x.example"].text.isGreaterThan(semver("8.0.0"))',
+            "this device has text as the string 9.0.0: wrap it, semver(text)",
         ),
         ('semver(device.attributes["card.example.com"].colour).major() == 1', "check first what"),
     ],
