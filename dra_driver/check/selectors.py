@@ -149,9 +149,7 @@ def _read(
     for part, text, question in amounts_without_unit(_all(parsed.root)):
         where = _where(one, expression, parsed.offsets[part.id])
         yield one.finding("memory-unit", expression.path, few_bytes(text), question, **where)
-    versions = like_versions(
-        parsed, parsed.root, lambda path: _is_version(names, path), names.has
-    )
+    versions = like_versions(parsed, parsed.root, lambda path: _is_version(names, path), names.has)
     meant = {right.number: (path, right.write) for path, right in versions}
     for part in _all(parsed.root):
         if isinstance(part, Call):
