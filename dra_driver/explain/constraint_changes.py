@@ -31,20 +31,32 @@ def unconstrained(claims: Sequence[ResourceClaim]) -> Mapping[str, ResourceClaim
 def of_constraints(
     claims: Mapping[str, ResourceClaim], devices: Sequence[SliceDevice]
 ) -> Iterator[Proposal]:
-    """Propose for each constraint: correct its attribute's name, if it looks mistyped, and leave the constraint out."""
+    """Propose for each constraint: correct its attribute's name, if it looks mistyped, and leave the constraint out.
+
+    If several look mistyped, all of them together too: one alone may be no help.
+    """
     for name, claim in claims.items():
+        corrected: list[str] = []
+        right = claim
         for index, constraint in enumerate(claim.spec.devices.constraints or ()):
             near = conflict.near_attribute(constraint, devices)
             if near:
-                right = conflict.with_attribute(claim, index, near)
-                wrong = conflict.attribute_of(constraint)
-                what = f"claim {name}: write {near} instead of {wrong}"
-                yield Proposal(what, right, "correct", COSTS["correct"])
+                write = f"write {near} instead of {conflict.attribute_of(constraint)}"
+                yield _correct(name, [write], conflict.with_attribute(claim, index, near))
+                corrected.append(write)
+                right = conflict.with_attribute(right, index, near)
             part = conflict.ClaimPart(0, "constraint", index)
             (rest,) = conflict.without([claim], [part])
             text = conflict.constraint_text(constraint)
             what = f"claim {name}: leave out the constraint {text}"
             yield Proposal(what, rest, "edit", COSTS["edit"])
+        if len(corrected) > 1:
+            yield _correct(name, corrected, right)
+
+
+def _correct(name: str, corrections: Sequence[str], right: ResourceClaim) -> Proposal:
+    what = f"claim {name}: {' and '.join(dict.fromkeys(corrections))}"
+    return Proposal(what, right, "correct", COSTS["correct"] * len(corrections))
 
 
 def with_ends(
