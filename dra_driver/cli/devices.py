@@ -27,13 +27,14 @@ from dra_driver.config.settings import NodeSettings, Settings
 from dra_driver.daemon.dependencies import STATE_FILE
 from dra_driver.daemon.offline import SLOW_SCAN_SECONDS, NodeFound, inspect_node
 from dra_driver.errors import DriverError
-from dra_driver.model.device import AllocatableDevice, plain
+from dra_driver.model.device import AllocatableDevice, plain, taint_text
 from dra_driver.model.exit_codes import DONE, NOT_DONE
 from dra_driver.model.health import HealthStatus
 from dra_driver.model.ids import PoolName
 from dra_driver.model.state import PreparedClaim
 from dra_driver.node.boot import read_boot_id
 from dra_driver.node.state import read_claims
+from dra_driver.overview.values import attribute_texts
 from dra_driver.planning.moved import moved_of
 from dra_driver.planning.neighbours import Neighbour
 
@@ -168,7 +169,9 @@ def _show(
     headers = ["DEVICE", "PRODUCT", "MEMORY", "HEALTH", "CLAIMS", "UUID"]
     if wide:
         headers += ["TAINTS", "CAPACITY", "ATTRIBUTES"]
-        rows = [(*row, *_published(device)) for row, device in zip(rows, devices, strict=True)]
+        rows = [
+            (*row, *_published(device, found)) for row, device in zip(rows, devices, strict=True)
+        ]
     if rows:
         render.table(headers, rows)
     else:
@@ -225,10 +228,11 @@ def _row(device: AllocatableDevice, claims: list[PreparedClaim]) -> tuple[str, .
     return device.name, str(product), str(memory), health, held, device.uuid
 
 
-def _published(device: AllocatableDevice) -> tuple[str, ...]:
-    shown = _device(device, [])
-    taints = ",".join(f"{one.key}:{one.effect}" for one in device.api.taints or ())
-    return taints or "-", render.pairs(shown.capacity) or "-", render.pairs(shown.attributes) or "-"
+def _published(device: AllocatableDevice, found: NodeFound) -> tuple[str, ...]:
+    api = found.published.get(device.name, device.api)
+    taints = ",".join(map(taint_text, api.taints or ()))
+    capacity = {name: size.value for name, size in (api.capacity or {}).items()}
+    return taints or "-", render.pairs(capacity) or "-", render.pairs(attribute_texts(api)) or "-"
 
 
 def _device(device: AllocatableDevice, claims: list[PreparedClaim]) -> NodeDevice:

@@ -45,6 +45,11 @@ def _run(chosen: argparse.Namespace) -> int:
         chosen.parser.error("name the node: --node NODE; `dra-driver doctor` looks at this machine")
     if chosen.record and (chosen.bundle or chosen.root):
         chosen.parser.error("--from reads a file, so it goes neither with --bundle nor with --root")
+    if chosen.root and not Path(chosen.root).is_dir():
+        # Below nothing all would be as on a node without GPUs.
+        chosen.parser.error(
+            f"argument --root: {chosen.root} is no directory; give the one where the node's / is mounted"
+        )
     settings = settings_from(chosen, named=False, options_of=options_of)
     if chosen.record:
         try:

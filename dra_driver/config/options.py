@@ -213,7 +213,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "simulated_profile",
         "h100x8",
-        "The machine that --backend simulated simulates: one of those in the help of `dra-driver demo`.",
+        "The machine that --backend simulated simulates. docs/reference/profiles.md has all; a wrong name is answered with them.",
         in_document=False,
     ),
     Option(

@@ -5,7 +5,7 @@ They work beside a running driver, or without one. They serve no sockets, and th
 transaction.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,8 @@ from dra_driver.errors import DriverError, Permanent, Refused
 from dra_driver.kube.auth import connect
 from dra_driver.kube.http import HttpKubeApi
 from dra_driver.kubelet.pod_resources import PodResources, allocatable
-from dra_driver.model.ids import ClaimUid, PoolName
+from dra_driver.model.api.resource_slice import Device
+from dra_driver.model.ids import ClaimUid, DeviceName, PoolName
 from dra_driver.model.inventory import Inventory
 from dra_driver.model.presence import Alive
 from dra_driver.model.slices import Problem
@@ -44,7 +45,7 @@ from dra_driver.planning.combine import combine
 from dra_driver.planning.neighbours import Neighbour, find_neighbours
 from dra_driver.planning.prepare import NodePlace
 from dra_driver.planning.scanned import as_scanned
-from dra_driver.planning.slices import plan_pool
+from dra_driver.planning.slices import PoolPlan, plan_pool
 from dra_driver.planning.unprepare import still_used
 from dra_driver.services.cleanup import CleanupParts
 
@@ -66,11 +67,12 @@ class ConfirmedUnused(Struct, frozen=True):
 class NodeFound(Struct, frozen=True):
     """The results that `dra-driver devices` shows: scanned devices, claims in the state file, refused attributes, device plugins.
 
-    `backends` are the names of the backends, and `failures` has a sentence for each one that could not be used.
+    `published` are the devices as a running driver publishes them, but for what it remembers and what it learns of other plugins. `backends` are the names of the backends, and `failures` has a sentence for each one that could not be used.
     """
 
     inventory: Inventory
     claims: tuple[PreparedClaim, ...]
+    published: Mapping[DeviceName, Device]
     problems: tuple[Problem, ...]
     neighbours: tuple[Neighbour, ...]
     backends: tuple[str, ...]
@@ -86,16 +88,31 @@ def inspect_node(settings: Settings, slow: Callable[[str], None]) -> NodeFound:
     with _closing(loaded):
         inventory, failures = _scan(loaded, slow)
     resources = allocatable(settings.kubelet.pod_resources_socket)
+    claims = read_claims(settings.state_dir / STATE_FILE)
+    plan = _planned(inventory, claims)
     return NodeFound(
         inventory,
-        read_claims(settings.state_dir / STATE_FILE),
-        plan_pool(inventory, kept=()).problems,
+        claims,
+        plan.devices,
+        plan.problems,
         # A node without a kubelet has no device plugins.
         ()
         if isinstance(resources, Unknown)
         else _with_own(find_neighbours(resources, inventory), settings.state_dir),
         tuple(loaded.backends),
         (*loaded.left_out, *failures),
+    )
+
+
+def _planned(inventory: Inventory, claims: Iterable[PreparedClaim]) -> PoolPlan:
+    owned = {device.device: claim for claim in claims for device in claim.devices}
+    return plan_pool(
+        inventory,
+        kept=(),
+        held=frozenset(name for name, claim in owned.items() if claim.held),
+        not_clean=frozenset(
+            one.name for one in inventory.devices if one.not_clean and one.name not in owned
+        ),
     )
 
 

@@ -51,6 +51,7 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.model.api.resource_claim import DeviceToleration, ExactDeviceRequest
 from dra_driver.model.api.resource_slice import DeviceTaint
+from dra_driver.model.device import taint_text
 from dra_driver.model.quantity import Quantity
 
 SKIPPING = "a device with skipNodeOperations"
@@ -69,12 +70,6 @@ def features_off(fleet: Fleet, request: ClaimRequest) -> Iterator[FeatureOff]:
         yield FeatureOff(CONSUMABLE_CAPACITY, "capacity of the request")
     if request.is_alternative and not rules.prioritized_list:
         yield FeatureOff(PRIORITIZED_LIST, "firstAvailable")
-
-
-def taint_text(taint: DeviceTaint) -> str:
-    """Return a taint as kubectl writes it: key=value:effect."""
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
 
 
 def state_for(fleet: Fleet, request: ClaimRequest, nodes: DeviceNodes) -> "DeviceState":

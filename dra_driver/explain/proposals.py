@@ -26,7 +26,6 @@ from dra_driver.explain.claim_request import (
     requests_in,
 )
 from dra_driver.explain.costs import COSTS, EDIT_CLASS, Kind, costliest
-from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.misses import Miss, nearest
 from dra_driver.explain.names import full_name
@@ -54,6 +53,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaim,
 )
 from dra_driver.model.api.resource_slice import DeviceTaint
+from dra_driver.model.device import taint_text
 
 
 class Proposal(Struct, frozen=True, eq=False):

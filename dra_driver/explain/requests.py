@@ -7,7 +7,6 @@ import msgspec
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.explain.claim_request import ClaimRequest, claim_with_only
-from dra_driver.explain.device_state import taint_text
 from dra_driver.explain.facts.device_nodes import where_usable
 from dra_driver.explain.facts.facts import Facts
 from dra_driver.explain.misses import Miss, nearest
@@ -32,6 +31,7 @@ from dra_driver.explain.verdict import (
 )
 from dra_driver.explain.verdicts.request import ALL_AT_ONCE
 from dra_driver.model.api.resource_claim import ResourceClaim
+from dra_driver.model.device import taint_text
 
 EXAMPLES = 5
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field, structs
 
-from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
+from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity, DeviceTaint
 from dra_driver.model.config_kind import ConfigKind
 from dra_driver.model.health import UNCHECKED, Health
 from dra_driver.model.ids import DeviceName
@@ -114,3 +114,9 @@ def plain(
     """The value of an attribute without its type; None if it has none."""
     found = () if value is None else structs.astuple(value)
     return next((each for each in found if each is not None), None)
+
+
+def taint_text(taint: DeviceTaint) -> str:
+    """Return a taint as kubectl writes it: key=value:effect."""
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"

@@ -73,7 +73,7 @@ def test_the_gate_in_ci_is_commands_that_exist() -> None:
 
 def test_the_schema_for_editors_is_that_of_its_file() -> None:
     schema, _, document = blocks("yaml")[3].partition("\n")
-    path = schema.partition("/docs/")[2]
+    path = schema.partition("/dra-driver/docs/")[2]
     found = json.loads((ROOT / "docs" / path).read_text())
     assert yaml.safe_load(document).keys() <= found["properties"].keys()
 

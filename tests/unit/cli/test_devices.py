@@ -22,6 +22,7 @@ from dra_driver.errors import Temporary
 from dra_driver.model.health import HEALTHY
 from dra_driver.model.ids import DeviceName, DriverName, PoolName
 from dra_driver.model.inventory import Inventory
+from dra_driver.model.names import HELD_TAINT, NOT_CLEAN_TAINT, UNHEALTHY_TAINT
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
 from dra_driver.node.foreign_memory import FILE_NAME, ForeignMemory
 from dra_driver.node.state import StateStore
@@ -61,15 +62,44 @@ def test_the_table_has_a_row_for_each_device(
     assert second.split()[6] == f"{a_ref('mine').namespace}/mine"
 
 
+def wide(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    """The cells of the wide table's devices."""
+    assert main([*arguments, "-o", "wide"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[-4:] == ["UUID", "TAINTS", "CAPACITY", "ATTRIBUTES"]
+    rows = (re.split("  +", line.strip()) for line in lines)
+    return [row for row in rows if len(row) > 1]
+
+
 def test_all_that_is_published_is_in_the_wide_table(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*arguments, "-o", "wide"]) == 0
-    head, first, _ = capsys.readouterr().out.splitlines()
-    assert head.split()[-4:] == ["UUID", "TAINTS", "CAPACITY", "ATTRIBUTES"]
-    *_, taints, capacity, attributes = re.split("  +", first.strip())
+    (*_, taints, capacity, attributes), _ = wide(arguments, capsys)
     assert (taints, capacity) == ("-", "memory=12216Mi")
     assert "productName=Intel Arc B580" in attributes
+    ((*_, attributes),) = wide([*arguments, "--simulated-profile", "gb10"], capsys)
+    assert "unifiedMemory=true" in attributes
+
+
+def test_the_taints_of_ill_held_and_used_devices_are_in_the_wide_table(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def taints() -> list[str]:
+        return [row[-3] for row in wide([*arguments, "--simulated-faults", str(faults)], capsys)]
+
+    faults = tmp_path / "faults.yaml"
+    faults.write_text('devices: {gpu-0: {unhealthy: "hot"}, gpu-1: {not_clean: "process 1"}}\n')
+    ill = f"{UNHEALTHY_TAINT}=reported-by-backend:NoSchedule"
+    assert taints() == [ill, f"{NOT_CLEAN_TAINT}=in-use-without-claim:NoSchedule"]
+    (tmp_path / "state").mkdir()
+    hold(tmp_path, "gpu-1")
+    assert taints() == [ill, "-"]  # the claim's own process
+    with (
+        closing(StateStore(tmp_path / "state" / "state.db", boot_id="boot-1")) as store,
+        store.transaction("releasing") as transaction,
+    ):
+        transaction.hold(a_ref("mine").uid, Held("a process", "2027-01-15T08:00:00Z"))
+    assert taints() == [ill, f"{HELD_TAINT}=in-use-after-unprepare:NoSchedule"]
 
 
 def test_a_device_that_a_claim_has_and_nothing_finds_is_told(

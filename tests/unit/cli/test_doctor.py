@@ -533,6 +533,10 @@ def test_kubectl_needs_the_name_of_a_node(capsys: pytest.CaptureFixture[str]) ->
     ("words", "said"),
     [
         (("--root", "host"), "'host' is no absolute path; give for example /host"),
+        (
+            ("--root", "/nowhere"),
+            "/nowhere is no directory; give the one where the node's / is mounted",
+        ),
         (("--service-account", "x"), "--service-account x is no NAMESPACE/NAME"),
     ],
 )
