@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with the objects of some files? The entry point of the package: each question has a module of its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from dra_driver.check.admin_access import admin_findings, labels_of_namespaces
@@ -50,7 +50,7 @@ def _at(like: Given, content: dict[str, object], base: Path) -> Given:
 
 def check(given: Sequence[Given], known: Known) -> list[Finding]:
     """Return everything that is wrong, in the order of the files."""
-    each = chain.from_iterable(by_object(given, known))
+    each = chain.from_iterable(map(finder(given, known), given))
     return sorted_findings([*each, *of_all(given, known)], [one.file for one in given])
 
 
@@ -60,10 +60,10 @@ def of_all(given: Sequence[Given], known: Known) -> Iterator[Finding]:
     yield from unknown_findings(given)
 
 
-def by_object(given: Sequence[Given], known: Known) -> Iterator[list[Finding]]:
-    """Yield for each object what is wrong with it. Whoever runs out of time has the answers for the first ones."""
+def finder(given: Sequence[Given], known: Known) -> Callable[[Given], list[Finding]]:
+    """Return what finds all that is wrong with one of these objects. Whoever runs out of time has the answers for others."""
     of = _Objects(given, known)
-    return (list(of.findings(one)) for one in given)
+    return lambda one: list(of.findings(one))
 
 
 class _Objects:

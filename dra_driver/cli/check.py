@@ -4,25 +4,28 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from dra_driver.check.check import by_object, check, of_all
+from dra_driver.check.check import check, finder, of_all
 from dra_driver.check.finding import Finding, sorted_findings
-from dra_driver.check.given import Known
+from dra_driver.check.given import Given, Known
 from dra_driver.check.outcome import CheckReport, UncheckedFile, report_of, sarif
 from dra_driver.check.rules import RULES
 from dra_driver.cli import check_fix, inputs, render, render_check
 from dra_driver.cli.check_files import Files
 from dra_driver.cli.known import known
 from dra_driver.cli.over_files import Limit, OutOfTime, exit_code, named
-from dra_driver.errors import Permanent
+from dra_driver.cli.question import only_driver_errors
+from dra_driver.errors import DriverError, Permanent
 from dra_driver.model.exit_codes import COULD_NOT_TELL, DONE, NOT_DONE
 
 SARIF = "sarif"
 WIDEST = 120
 FIXING, READING = 0.6, 0.8
 """The part of the time that is left which --fix may use, and then reading the files. The rest is for checking what was read."""
+ONE_FILE = 0.5
+"""The part of the time that is left which one file may use while others wait."""
 _DECIDING = ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
 _OVER = "the time of --timeout was over"
 
@@ -86,26 +89,43 @@ def _read(files: Sequence[str], limit: Limit) -> tuple[Files, dict[str, str]]:
 
 
 def _findings(read: Files, facts: Known, limit: Limit, unchecked: dict[str, str]) -> list[Finding]:
-    """Return what was found in the files that were checked in time. The others are added to the unchecked ones."""
-    each: list[list[Finding]] = []
-    overall: list[Finding] = []
-
-    def work() -> None:
-        overall.extend(of_all(read.given, facts))
-        each.extend(by_object(read.given, facts))  # at the end of the time it has the first ones
-
+    """Return what was found in the files that were checked. The others are added to the unchecked ones."""
     is_all_read = _OVER not in unchecked.values()
+    found: list[Finding] = list(read.unreadable)
+    objects: dict[str, list[Given]] = {}
+    for one in read.given:
+        objects.setdefault(one.file, []).append(one)
     try:
-        limit.run(work)
+        find = limit.run(lambda: finder(read.given, facts))
+        found += limit.run(lambda: list(of_all(read.given, facts)))
+        last = next(reversed(objects), "")
+        for file, some in objects.items():
+            try:
+                # One file that takes long leaves time for the others.
+                mine = limit if file == last else limit.part(ONE_FILE)
+                found += _of_file(some, find, mine)
+            except OutOfTime:
+                unchecked[file] = _OVER
+            except DriverError as error:
+                unchecked[file] = str(error)
+                render.error(f"{file}: {error}")
     except OutOfTime:
-        late = dict.fromkeys(one.file for one in read.given[len(each) :])
-        unchecked |= dict.fromkeys(late, _OVER)
+        unchecked |= dict.fromkeys(objects, _OVER)
     return [
         one
-        for one in (*(one for found in each for one in found), *overall, *read.unreadable)
+        for one in found
         # What is not there may be in a file that was not read.
         if one.file not in unchecked and (is_all_read or not RULES[one.rule].of_others)
     ]
+
+
+def _of_file(
+    objects: Sequence[Given], find: Callable[[Given], list[Finding]], limit: Limit
+) -> list[Finding]:
+    def work() -> list[Finding]:
+        return [finding for one in objects for finding in find(one)]
+
+    return only_driver_errors(lambda: limit.run(work))
 
 
 def _with_gaps(facts: Known, code: int) -> int:

@@ -31,7 +31,11 @@ from dra_driver.explain.verdict import (
     HeldByClaim,
     NodeResources,
     NodeTainted,
+    NotEnoughDevices,
+    PoolIncomplete,
+    PoolInvalid,
     SelectorError,
+    Tainted,
     Verdict,
 )
 from dra_driver.model.cluster import GATES_PATH
@@ -39,6 +43,8 @@ from dra_driver.model.cluster import GATES_PATH
 LONGEST_ASK = 240
 SHOWN_NODE_GROUPS = 8
 SHOWN_FIXES = 5
+_KEPT = (Tainted, PoolIncomplete, PoolInvalid)
+"""What keeps a device from everybody, whoever has it."""
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
 COLORS = {0: "\033[32m", 1: "\033[31m", 2: "\033[33m", 3: "\033[33m"}
 
@@ -49,6 +55,7 @@ class _Place(NamedTuple):
     name: str
     is_node: bool = False
     of_scheduler: bool = False  # the claim is one that the scheduler writes
+    is_one_of: bool = False  # a request beside others, which may need the same devices
 
 
 def document(report: Report) -> object:
@@ -174,7 +181,14 @@ class _Writer:
             also, unfit = "", False
             if isinstance(reason, HeldByClaim):
                 also, unfit = besides.get(reason.claim, (also, unfit))
-            words = fix(reason, own=own, of_scheduler=place.of_scheduler, besides=also, unfit=unfit)
+            words = fix(
+                reason,
+                own=own,
+                of_scheduler=place.of_scheduler,
+                besides=also,
+                unfit=unfit,
+                is_one_of=place.is_one_of,
+            )
             advice.setdefault(words, {})[_Place(named) if named else place] = None
         if advice:
             yield ""
@@ -263,6 +277,23 @@ def _to_act_on(report: Report) -> Iterator[tuple[Verdict, _Place]]:
         )
 
 
+def _with_kept(request: RequestReport) -> Iterator[Verdict]:
+    """Yield the verdicts of a request. If too few devices can be had: also what keeps others from everybody, such as a taint.
+
+    If nothing else does, it is no help to ask for fewer, or to free some.
+    """
+    of_devices = [one.verdict for one in request.devices]
+    kept = [one for one in of_devices if isinstance(one, _KEPT)]
+    some_used = any(map(users_of, of_devices))
+    for one in request.verdicts:
+        if not isinstance(one, NotEnoughDevices):
+            yield one
+            continue
+        if one.available or one.matching or some_used or not kept:
+            yield one
+        yield from kept
+
+
 def _keeping_off(node: NodeGroup) -> frozenset[object]:
     """Return what keeps the pod off these nodes besides devices, whatever amount of a resource is missing."""
     return frozenset(one.resource if isinstance(one, NodeResources) else one for one in node.pod)
@@ -276,13 +307,14 @@ def _of_claims(report: Report) -> Iterator[tuple[Verdict, _Place]]:
         yield from ((reason, whole) for reason in claim.verdicts)
         for request in () if report.changes else claim.requests:
             name = f"request {request.name} of claim {claim.name}"
-            place = _Place(name, of_scheduler=claim.of_scheduler)
+            place = _Place(name, of_scheduler=claim.of_scheduler, is_one_of=several)
             missed = request.nearest.reasons if request.nearest else ()
             # It is not enough to free the one device that a claim uses, if there are several requests, or if the device has more against
             # it that stays. So the report does not advise it.
             if several or not all(map(users_of, missed)):
                 missed = tuple(one for one in missed if not isinstance(one, HeldByClaim))
-            yield from ((reason, place) for reason in request.verdicts or missed)
+            reasons = tuple(_with_kept(request)) or missed
+            yield from ((reason, place) for reason in reasons)
     solved: tuple[type, ...] = (Fits, ConstraintConflict) if report.changes else (Fits,)
     for reason in report.verdicts:
         if not isinstance(reason, solved):

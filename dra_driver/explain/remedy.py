@@ -307,12 +307,13 @@ def fix(
     of_scheduler: bool = False,
     besides: str = "",
     unfit: bool = False,
+    is_one_of: bool = False,
 ) -> str:
     """Return what to do about the reason.
 
     `own` are the claims that the subject itself needs. `of_scheduler`: the reason is about a claim that the scheduler writes for
     extended resources, so nobody can edit it. `besides` is what else keeps the pod off the nodes where a claim has the devices;
-    `unfit`: these nodes are ill or go away.
+    `unfit`: these nodes are ill or go away. `is_one_of`: it is about one of several requests.
     """
     if isinstance(reason, verdict.HeldByClaim) and reason.claim in own:
         return _OWN
@@ -324,6 +325,11 @@ def fix(
     if isinstance(reason, verdict.NodeTainted):
         kept = _KEPT_FREE if reason.ends_pods else _TOLERATE
         return _UNFIT if reason.is_unfit else kept
+    if isinstance(reason, verdict.NotEnoughDevices) and reason.matching:
+        fewer = ", fewer if others need the same devices" if is_one_of else ""
+        return (
+            f"ask for at most {reason.matching} in this request{fewer}, or add nodes that have more"
+        )
     extended = _FOR_EXTENDED.get(type(reason), "") if of_scheduler else ""
     return _by_fields(reason) or extended or ROWS[type(reason)].fix
 
@@ -333,8 +339,6 @@ def _by_fields(reason: verdict.Verdict) -> str:
     if isinstance(reason, verdict.OtherCondition) and reason.condition == NAMED_NODE:
         # The label kubernetes.io/hostname may be another name than that of the node.
         return f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {reason.message}"
-    if isinstance(reason, verdict.NotEnoughDevices) and reason.matching:
-        return f"ask for at most {reason.matching} in this request, or add nodes that have more"
     return _by_words(reason) or _instead(reason) or _by_other_fields(reason)
 
 

@@ -187,13 +187,18 @@ class RequestsExplained:
     def _matching(self, explained: RequestExplained) -> int:
         """Return the largest number of devices of one node that match the request, in use or not.
 
-        0 if some of them share counters: how many can be had together is then another number, even when nothing is in use.
+        0 if that is not known: some share counters, so that fewer can be had together, or are of a pool that is not complete or valid.
         """
         of_each = [
             [one for one in tried.group.devices if not any(map(_is_unlike, explained.reasons(one)))]
             for tried in self._nodes.tried
         ]
-        if any(one.device.consumes_counters for found in of_each for one in found):
+        unusable = self._fleet.unusable
+        if any(
+            one.device.consumes_counters or one.slice.pool_id in unusable
+            for found in of_each
+            for one in found
+        ):
             return 0
         return max(map(len, of_each), default=0)
 

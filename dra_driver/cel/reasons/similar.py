@@ -129,6 +129,8 @@ def _likeness(word: str, name: str) -> float:
         one, other = bare, other.rpartition("/")[2]
     while one and one.rpartition(".")[2] == other.rpartition(".")[2]:
         one, other = one.rpartition(".")[0], other.rpartition(".")[0]
+    if not (one or other):
+        return 1  # only points are different
     if min(len(one), len(other)) * 2 < _NEAR * (len(one) + len(other)):
         return 0
     return 2 * _common(one, other) / (len(one) + len(other))

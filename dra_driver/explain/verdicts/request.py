@@ -125,7 +125,7 @@ class NotEnoughDevices(Case, frozen=True):
     """No single node has as many devices as the request asks for.
 
     `empty`: the verdict is about a node that can use no device at all. `matching`: the node with the most has so many that match, in use
-    or not, and these are too few, too; 0 if that is not so, or if as many can be had.
+    or not, and these are too few, too; 0 if that is not so, not known, or if as many can be had.
     """
 
     needed: int

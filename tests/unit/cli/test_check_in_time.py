@@ -3,14 +3,16 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dra_driver.check.check import by_object
+from dra_driver.check.check import finder
+from dra_driver.check.finding import Finding
 from dra_driver.check.fixing import Fixed
+from dra_driver.check.given import Given, Known
 from dra_driver.cli import check as command
 from dra_driver.cli import check_fix
 from dra_driver.cli.main import main
@@ -64,15 +66,21 @@ def test_what_may_be_in_a_file_that_was_not_read_is_not_called_missing(
     assert capsys.readouterr().out == "1 file: nothing found; 1 file not looked into\n"
 
 
-def only_the_first(given: Any, facts: Any) -> Iterator[Any]:
-    yield from by_object(given[:1], facts)
-    work_for_ever()
-
-
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second object of the files takes for ever."""
-    monkeypatch.setattr(command, "by_object", only_the_first)
+
+    def slow_finder(given: Sequence[Given], facts: Known) -> Callable[[Given], list[Finding]]:
+        find = finder(given, facts)
+
+        def found(one: Given) -> list[Finding]:
+            if one is given[1]:
+                work_for_ever()
+            return find(one)
+
+        return found
+
+    monkeypatch.setattr(command, "finder", slow_finder)
 
 
 @pytest.mark.usefixtures("slow")
@@ -82,10 +90,36 @@ def test_what_was_found_in_time_is_shown(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_file_of_which_one_object_is_checked_is_not_checked(
+def test_a_file_of_which_one_object_is_checked_is_not_checked_and_leaves_time_for_others(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Path("a.yaml").write_text(f"{BROKEN}---\n{BROKEN}")
+    assert main(["check", "a.yaml", "d.yaml", *SHORT]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("d.yaml:10:51: error: ")
+    assert out.endswith("\n1 file: 1 error; 1 file not looked into\n")
+
+
+def test_a_bug_costs_what_is_said_of_its_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def breaking_finder(given: Sequence[Given], facts: Known) -> Callable[[Given], list[Finding]]:
+        find = finder(given, facts)
+        return lambda one: find(one) if one.file == "d.yaml" else [][len(one.file)]
+
+    monkeypatch.setattr(command, "finder", breaking_finder)
+    assert main(["check", "a.yaml", "d.yaml"]) == 2
+    out, said = capsys.readouterr()
+    assert out.startswith("d.yaml:10:51: error: ")
+    assert out.endswith("\n1 file: 1 error; 1 file not looked into\n")
+    assert "dra-driver: a.yaml: this is a bug in dra-driver (IndexError)" in said
+    assert "Traceback" in said
+
+
+def test_if_what_is_about_all_files_takes_too_long_none_is_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "of_all", lambda _given, _facts: work_for_ever())
     assert main(["check", "a.yaml", "d.yaml", *SHORT]) == 2
     assert capsys.readouterr().out == "0 files: nothing is checked; 2 files not looked into\n"
 

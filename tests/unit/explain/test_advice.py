@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dra_driver.cli.render_explain import text
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.remedy import ROWS, fix
 from dra_driver.explain.report import ManifestSubject, PodSubject, explain
@@ -14,6 +15,7 @@ from dra_driver.explain.verdict import (
     CapacityConsumed,
     ClaimMissing,
     ConstraintConflict,
+    PoolIncomplete,
     Tainted,
     TooManyDevices,
     Verdict,
@@ -24,7 +26,7 @@ from dra_driver.model.api.core import Pod
 from dra_driver.model.cluster import ClusterState
 from tests.e2e import fleet as words
 from tests.e2e.fleet import device, devices, request, resource_slice
-from tests.unit.explain.clusters import state
+from tests.unit.explain.clusters import holder, state
 
 RESOURCE = f"deviceclass.resource.kubernetes.io/{words.CLASS}"
 TAINTS = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
@@ -100,3 +102,36 @@ def test_a_claim_of_another_pod_is_deleted_not_created() -> None:
     assert fix(ClaimMissing("c", "is being deleted, kept by a/b")).startswith(
         "wait until it is gone"
     )
+
+
+BROKEN = [{"key": "gpu.dra-driver.dev/unhealthy", "effect": "NoSchedule"}]
+REPAIR = "repair what the taint says, or add nodes; a pod on this device would fail"
+HOLDS = "ask for fewer, or free devices on one node; `explain` shows what holds the others"
+
+
+def advised(*slices: dict[str, Any], count: int, also: int = 0) -> list[str]:
+    """The advice about requests for devices of these slices."""
+    requests = [request(count=count), *([request("b", count=also)] if also else [])]
+    asked = ManifestSubject((words.claim(*requests),), "ns", "f.yaml")
+    shown = text(explain(state(*slices), asked), width=500, color=False)
+    return [one.partition(": ")[2] for one in shown[shown.index("What to do") + 1 :]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_if_all_are_tainted_it_is_no_help_to_ask_for_fewer(count: int) -> None:
+    listed = [device(f"gpu-{n}", taints=BROKEN) for n in range(4)]
+    assert advised(resource_slice(listed), count=count) == [REPAIR]
+    more = "ask for at most 4 in this request, or add nodes that have more"
+    assert advised(resource_slice(listed), count=6) == [more, REPAIR]
+    beside = "ask for at most 4 in this request, fewer if others need the same devices, or add nodes that have more"
+    assert advised(resource_slice(listed), count=6, also=1) == [beside, REPAIR]
+
+
+def test_how_many_a_pool_has_that_is_not_complete_is_not_known() -> None:
+    wait = ROWS[PoolIncomplete].fix
+    pool = resource_slice(devices(4), slices=2)
+    assert advised(pool, count=6) == [wait]
+    assert advised(pool, count=4) == [wait]
+    other = resource_slice(devices(1), pool="other", nodeName=None, allNodes=True)
+    held = holder("gpu-0", pool="other")
+    assert advised(pool, other, held, count=4) == [HOLDS, wait]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which name was meant: only what differs is compared."""
 
+from collections.abc import Callable
 from itertools import product
 from time import process_time
 
@@ -11,6 +12,7 @@ from dra_driver.cel.reasons.similar import (
     likely_attribute,
     meant,
     model_in,
+    question,
     same_but_for_looks,
     unlikeness,
     without_quotes,
@@ -179,3 +181,13 @@ def test_a_text_with_the_wanted_words_is_nearer(wanted, nearer, farther):
 def test_texts_that_only_look_different_are_not_unlike():
     assert unlikeness("A1OO", "a100") == 0
     assert unlikeness("", "a100") == unlikeness("...", "a100") == 1
+
+
+@pytest.mark.parametrize("find", [likely, likely_attribute, meant, same_but_for_looks])
+def test_texts_of_signs_are_like_others_or_not(find: Callable[[str, list[str]], str]) -> None:
+    """Nobody is kept from writing a point, a slash or a quote where a name has none."""
+    signs = ["".join(text) for length in range(4) for text in product('a./"', repeat=length)]
+    for one, other in product(signs, signs):
+        assert find(one, [other]) in ("", other, question(other))
+        assert 0 <= unlikeness(one, other) <= 1
+    assert likely(".gpu.example.com", ["gpu.example.com"]) == "gpu.example.com"
