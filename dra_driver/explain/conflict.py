@@ -7,7 +7,7 @@ time is over before, the rest does not fit either, but may have more members tha
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -160,17 +160,20 @@ def attribute_of(constraint: DeviceConstraint) -> str:
     return constraint.match_attribute or constraint.distinct_attribute or ""
 
 
-def near_attribute(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str:
-    """Return a published attribute with a similar name if no device has the constraint's attribute; "" if there is none."""
-    name = attribute_of(constraint)
-    if not name or any(device.attribute(name) is not None for device in devices):
-        return ""
-    published = {
+def attributes_of(devices: Iterable[SliceDevice]) -> Collection[str]:
+    """Return the names of all attributes that these devices have, with their domains."""
+    found = {
         one if "/" in one else f"{device.id.driver}/{one}": None
         for device in devices
         for one in device.device.attributes or ()
     }
-    return likely_attribute(name, list(published))
+    return found.keys()
+
+
+def near_attribute(constraint: DeviceConstraint, published: Collection[str]) -> str:
+    """Return which of the published attributes has a similar name if the constraint's is none of them; "" if there is none."""
+    name = attribute_of(constraint)
+    return likely_attribute(name, list(published)) if name and name not in published else ""
 
 
 def with_attribute(claim: ResourceClaim, index: int, name: str) -> ResourceClaim:
@@ -192,5 +195,5 @@ def _values(constraint: DeviceConstraint, devices: Sequence[SliceDevice]) -> str
     listed = ", ".join(
         f"{value} ({count})" for value, count in counted.most_common(SHOWN_VALUES)
     ) + (", …" if len(counted) > SHOWN_VALUES else "")
-    near = question(near_attribute(constraint, devices))
+    near = question(near_attribute(constraint, attributes_of(devices)))
     return f"{name}: {listed}, {near}" if near else f"{name}: {listed}"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which changes of constraints may help? Their names are corrected, or they are left out, alone or together with the end of claims."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from dra_driver.allocator.devices import SliceDevice
+from dra_driver.cel.cancellation import Check
 from dra_driver.explain import conflict
 from dra_driver.explain.costs import COSTS
 from dra_driver.explain.names import full_name
@@ -29,17 +29,19 @@ def unconstrained(claims: Sequence[ResourceClaim]) -> Mapping[str, ResourceClaim
 
 
 def of_constraints(
-    claims: Mapping[str, ResourceClaim], devices: Sequence[SliceDevice]
+    claims: Mapping[str, ResourceClaim], published: Collection[str], stop: Check
 ) -> Iterator[Proposal]:
     """Propose for each constraint: correct its attribute's name, if it looks mistyped, and leave the constraint out.
 
-    If several look mistyped, all of them together too: one alone may be no help.
+    If several look mistyped, all of them together too: one alone may be no help. `published` are the attributes that devices have.
     """
     for name, claim in claims.items():
         corrected: list[str] = []
         right = claim
         for index, constraint in enumerate(claim.spec.devices.constraints or ()):
-            near = conflict.near_attribute(constraint, devices)
+            if stop():
+                return
+            near = conflict.near_attribute(constraint, published)
             if near:
                 write = f"write {near} instead of {conflict.attribute_of(constraint)}"
                 yield _correct(name, [write], conflict.with_attribute(claim, index, near))

@@ -5,7 +5,7 @@ The candidates are tried in the order of what they cost the user (`costs`). The 
 of another kind.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
@@ -15,6 +15,7 @@ from dra_driver.allocator.devices import SliceDevice
 from dra_driver.cel.reasons.similar import likely
 from dra_driver.explain.change_places import Place, not_taking, taking
 from dra_driver.explain.combined_changes import combined_changes, everything_ended
+from dra_driver.explain.conflict import attributes_of
 from dra_driver.explain.constraint_changes import (
     constraint_texts,
     of_constraints,
@@ -310,7 +311,15 @@ class TriedChanges:
             full_name(one.request.claim.metadata): one.request.claim
             for one in self._requests.requests
         }
-        return of_constraints(claims, self._requests.devices)
+        return of_constraints(claims, self._attributes, self._facts.stop)
+
+    @cached_property
+    def _attributes(self) -> Collection[str]:
+        """The attributes that a constraint may mean."""
+        devices, fleet = self._requests.devices, self._fleet
+        if devices is not fleet.all_devices:
+            return attributes_of(devices)
+        return fleet.shared(attributes_of, lambda: attributes_of(devices))
 
     def _fits_on(self, candidate: Candidate) -> tuple[Place, Node] | None:
         """Return nodes, and one of them, where everything fits with the change; None if there are none."""

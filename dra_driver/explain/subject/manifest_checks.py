@@ -29,6 +29,7 @@ from dra_driver.model.api.resource_claim import (
     ResourceClaimTemplate,
 )
 from dra_driver.model.dns_names import LONGEST_SUBDOMAIN, is_label, is_subdomain
+from dra_driver.model.printable import without_middle
 from dra_driver.model.resource_names import resource_refusal
 
 _MOST_REQUESTS, _MOST_ALTERNATIVES = 32, 8
@@ -280,7 +281,7 @@ def _pod(pod: Pod) -> Iterator[str]:
         for claim in container.resources.claims or ():
             if claim.name not in known:
                 yield (
-                    f"container {ascii(container.name)[1:-1]} uses the claim {claim.name!a}, which "
+                    f"container {_shown(container.name)} uses the claim {claim.name!a}, which "
                     "spec.resourceClaims does not have; add it there, with resourceClaimName or resourceClaimTemplateName"
                 )
 
@@ -306,7 +307,7 @@ def requests_not_there(pod: Pod, claims: Mapping[tuple[type, str], DeviceClaim])
             names = [request.name for request in devices.requests or ()]
             if claim.request and claim.request not in names:
                 yield (
-                    f"container {ascii(container.name)[1:-1]} asks for the request {claim.request!a} of {title}, which has "
+                    f"container {_shown(container.name)} asks for the request {claim.request!a} of {title}, which has "
                     f"{', '.join(names) or 'none'}: it would get no devices; {_one_of(names)}, or leave request out for all devices of the claim"
                 )
 
@@ -315,8 +316,12 @@ def _resources(container: core.Container) -> Iterator[str]:
     resources = container.resources
     for name, text in {**(resources.limits or {}), **(resources.requests or {})}.items():
         if refused := resource_refusal(name):
-            yield f"container {ascii(container.name)[1:-1]}: {refused}"
+            yield f"container {_shown(container.name)}: {refused}"
         if amount(text).nanos < 0:
             yield (
-                f"container {ascii(container.name)[1:-1]} asks for {text} of {ascii(name)[1:-1]}, less than nothing; write 0 or more"
+                f"container {_shown(container.name)} asks for {text} of {_shown(name)}, less than nothing; write 0 or more"
             )
+
+
+def _shown(name: str) -> str:
+    return ascii(without_middle(name, LONGEST_SUBDOMAIN))[1:-1]

@@ -10,6 +10,7 @@ import pytest
 from dra_driver.explain.conflict import (
     ClaimPart,
     as_verdict,
+    attributes_of,
     constraint_text,
     near_attribute,
     parts_of,
@@ -17,6 +18,7 @@ from dra_driver.explain.conflict import (
     with_attribute,
     without,
 )
+from dra_driver.explain.constraint_changes import of_constraints
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.remedy import fix
 from dra_driver.model.api.resource_claim import DeviceConstraint, ResourceClaim
@@ -134,7 +136,8 @@ def test_an_attribute_that_no_device_has_may_be_mistyped(kind: str) -> None:
     given = list(Fleet(state(resource_slice(listed))).devices.values())
     wanted = claim(*TWO, constraints=[{kind: f"{GPU}/nuna"}, NUMA])
     first, second = wanted.spec.devices.constraints
-    assert [near_attribute(one, given) for one in (first, second)] == [f"{GPU}/numa", ""]
+    published = attributes_of(given)
+    assert [near_attribute(one, published) for one in (first, second)] == [f"{GPU}/numa", ""]
     detail = as_verdict([wanted], [ClaimPart(0, "constraint", 0)], given).detail
     assert detail == f"{GPU}/nuna: not set (2), did you mean {GPU}/numa?"
     right = with_attribute(wanted, 0, f"{GPU}/numa").spec.devices.constraints
@@ -173,3 +176,13 @@ def test_a_conflict_of_very_many_parts_names_the_first() -> None:
     words = as_verdict(claims, parts_of(claims), []).parts
     assert len(words) == 33
     assert words[-1] == "8 more requests and constraints"
+
+
+def test_constraints_are_changed_as_long_as_there_is_time() -> None:
+    wanted = claim(*TWO, constraints=[{"matchAttribute": f"{GPU}/nuna"}, NUMA])
+    ends = iter([False, True])
+    found = of_constraints({"ns/mine": wanted}, [f"{GPU}/numa"], lambda: next(ends))
+    assert [one.what for one in found] == [
+        f"claim ns/mine: write {GPU}/numa instead of {GPU}/nuna",
+        f"claim ns/mine: leave out the constraint matchAttribute {GPU}/nuna",
+    ]
