@@ -43,6 +43,7 @@ from dra_driver.model.cluster import GATES_PATH
 LONGEST_ASK = 240
 SHOWN_NODE_GROUPS = 8
 SHOWN_FIXES = 5
+SHOWN_GAPS = 8
 _KEPT = (Tainted, PoolIncomplete, PoolInvalid)
 """What keeps a device from everybody, whoever has it."""
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
@@ -211,9 +212,11 @@ class _Writer:
         if gaps:
             yield ""
             yield self._heading("Could not be read")
-            for gap in gaps:
+            for gap in gaps[:SHOWN_GAPS]:
                 name = f" {gap.name}" if gap.name else ""
                 yield from self._item(f"{gap.resource}{name} ({gap.reason}): {gap.message}")
+            if len(gaps) > SHOWN_GAPS:
+                yield from self._item(f"… ({len(gaps):,} in all, -o json)")
 
     def _heading(self, words: str) -> str:
         return bold(words, color=self._color)

@@ -336,6 +336,20 @@ def test_what_could_not_be_read_stands_last_and_gates_are_a_quiet_line() -> None
     assert only[3] == "Could not be read"
 
 
+def test_of_much_that_could_not_be_read_the_first_is_shown() -> None:
+    """Anybody who may create pods can create thousands that cannot be counted."""
+    many = tuple(
+        NotRead(resource="pods", reason="malformed", name=f"ns/p{number}", message="look at it")
+        for number in range(1009)
+    )
+    shown = lines(report(exit_code=0, not_read=many))
+    assert shown[3:5] == ["Could not be read", "  - pods ns/p0 (malformed): look at it"]
+    assert shown[-2:] == [
+        "  - pods ns/p7 (malformed): look at it",
+        "  - … (1,009 in all, -o json)",
+    ]
+
+
 def test_what_objects_hold_never_reaches_the_terminal_as_it_is() -> None:
     evil = "\033[31m\u202e"
     claim = ClaimReport(
