@@ -28,7 +28,7 @@ class Target:
     def cells(self) -> Cells:
         """A row of the table of targets."""
         value = self.found.value if isinstance(self.found, Ratio) else self.found
-        shown = str(self.found) if isinstance(self.found, Ratio) else f"{self.found:.3g}"
+        shown = str(self.found) if isinstance(self.found, Ratio) else _three_digits(self.found)
         unit = f" {self.unit}" if self.unit else ""
         if self.limit is None:
             return (self.what, f"{shown}{unit}", "reported", "")
@@ -105,3 +105,9 @@ def _spread(medians: list[float]) -> str:
 
 def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:.2f}"
+
+
+def _three_digits(value: float) -> str:
+    """Return the value with the digits that mean something, and never as a power of ten."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
