@@ -7,6 +7,7 @@ write, such as a full disk, is an error.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ JSON, YAML, WIDE = "json", "yaml", "wide"
 DOCUMENTS = (JSON, YAML)
 """The values of -o that print one document for programs."""
 
+_NOT_PRINTABLE = re.compile(rb"[\x7f-\xff]+")
 GREEN, YELLOW, RED, _PLAIN = "\033[32m", "\033[33m", "\033[31m", "\033[0m"
 
 _without_reader: list[OSError] = []
@@ -150,13 +152,18 @@ def document(content: msgspec.Struct | dict[str, object], output: str = JSON) ->
 def _json(content: msgspec.Struct | dict[str, object]) -> bytes:
     """Return the document as JSON of printable ASCII characters only.
 
-    msgspec writes a long document in a tenth of the time, but leaves other characters as they are, and refuses lone surrogates.
+    msgspec writes a long document in a tenth of the time and a third of the memory, but leaves other characters as they are, and refuses
+    lone surrogates.
     """
     with suppress(UnicodeEncodeError):
-        text = msgspec.json.encode(content)
-        if text.isascii() and b"\x7f" not in text:
-            return msgspec.json.format(text, indent=2)
+        text = _NOT_PRINTABLE.sub(_escaped, msgspec.json.encode(content))
+        return msgspec.json.format(text, indent=2)
     return json.dumps(msgspec.to_builtins(content), indent=2).encode()
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    """Return whole characters as JSON escapes. They stand in a string, as everything else of JSON is ASCII."""
+    return json.dumps(found[0].decode())[1:-1].encode()
 
 
 def heading(text: str) -> None:
