@@ -81,12 +81,26 @@ def _pending(where: Cluster, subject: PendingSubject) -> PodsOf:
         and _waits(pod, known)
     )
     waiting = tuple(pod for pod in everywhere if subject.namespace in ("", pod.metadata.namespace))
-    awaited = _awaited(waiting)
+    awaited, unread = _awaited(waiting), _unread(state, subject.namespace)
     if len(waiting) > 1:
-        return PodsOf(waiting, f"{len(waiting):,} pods that ask for devices wait for {awaited}")
+        many = f"{len(waiting):,} pods that ask for devices wait for {awaited}"
+        return PodsOf(waiting, f"{many}{unread}")
     few = "no pod" if not waiting else "1 pod"
     elsewhere = "" if waiting else _elsewhere(everywhere)
-    return PodsOf(waiting, f"{few} that asks for devices waits for {awaited}{elsewhere}")
+    says = f"{few} that asks for devices waits for {awaited}{elsewhere}{unread}"
+    return PodsOf(waiting, says)
+
+
+def _unread(state: ClusterState, namespace: str) -> str:
+    """Return how many pods may wait too, because they could not be read; "" if none."""
+    gaps = [
+        gap
+        for gap in state.gaps("pods")
+        if gap.name and namespace in ("", gap.name.partition("/")[0])
+    ]
+    if not gaps:
+        return ""
+    return f"; {'1 pod' if len(gaps) == 1 else f'{len(gaps):,} pods'} could not be read"
 
 
 def _elsewhere(waiting: Sequence[Pod]) -> str:

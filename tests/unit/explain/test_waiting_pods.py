@@ -96,6 +96,21 @@ def test_that_pods_of_other_namespaces_wait_is_said_if_none_waits_here() -> None
     assert here.says == "1 pod that asks for devices waits for a node"
 
 
+def test_pods_that_could_not_be_read_may_wait_too() -> None:
+    gaps = [
+        {"resource": "pods", "reason": "malformed", "name": name, "message": "no number"}
+        for name in ("ns/a", "ns/b", "other/c")
+    ]
+    one = cluster(pod("x", **CLAIMS), notRead=gaps[1:])
+    waits = "1 pod that asks for devices waits for a node"
+    assert pods_of(one, PendingSubject("ns")).says == f"{waits}; 1 pod could not be read"
+    both = cluster(pod("x", **CLAIMS), pod("y", **CLAIMS), notRead=gaps)
+    wait = "2 pods that ask for devices wait for a node"
+    assert pods_of(both, PendingSubject("")).says == f"{wait}; 3 pods could not be read"
+    none = cluster(notRead=gaps)
+    assert pods_of(none, PendingSubject("third")).says.endswith("waits for a node")
+
+
 def test_labels_choose_among_the_pending_pods() -> None:
     where = cluster(pod("a", labels={"app": "a"}, **CLAIMS), pod("b", **CLAIMS))
     subject = PendingSubject("ns", parse_selector("app=a"))
