@@ -132,6 +132,24 @@ def test_a_version_is_corrected_whichever_device_has_it(
     assert changes(report)[0] == f"request gpu of claim ns/mine: write {right} on {HOME}"
 
 
+def test_with_a_corrected_version_something_else_is_changed_but_no_other_version_is_proposed() -> (
+    None
+):
+    versions = ("550.54.15", "560.1.2")
+    listed = [
+        device(f"gpu-{one}", attributes={"model": {"string": "H100"}, "version": {"version": one}})
+        for one in versions
+    ]
+    cluster = state(resource_slice(listed))
+    (what,) = changes(asking(cluster, f'{A}.model == "B100" && "560.1.2" == {A}.version'))
+    assert what == (
+        f'request gpu of claim ns/mine: write semver("560.1.2") instead of "560.1.2", because {A}.version is a version; '
+        f'request gpu of claim ns/mine: write {H100} instead of {A}.model == "B100" on {HOME}'
+    )
+    (what,) = changes(asking(cluster, f'"570.1.2" == {A}.version'))
+    assert what == f'request gpu of claim ns/mine: leave out "570.1.2" == {A}.version on {HOME}'
+
+
 def test_a_driver_that_publishes_nothing_is_told_with_one_that_is_spelled_alike() -> None:
     cluster = state(OTHERS, resource_slice([device("a")], driver="gpus.example.com"))
     told = DriverPublishesNothing(GPU, "did you mean gpus.example.com?")
