@@ -15,10 +15,10 @@ from dra_driver.cel.compile import (
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.corrections import digits
-from dra_driver.cel.reasons.like_versions import like_versions
+from dra_driver.cel.reasons.corrections import digits, replaced
+from dra_driver.cel.reasons.like_versions import like_versions, texts_beside
 from dra_driver.cel.reasons.mistyped import VERSION, mistyped_texts
-from dra_driver.cel.reasons.parsers import as_versions, parsing, texts_beside
+from dra_driver.cel.reasons.parsers import parsing
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
 from dra_driver.cel.reasons.rewrite import called
 from dra_driver.cel.reasons.version_tests import tested_as_texts
@@ -204,10 +204,11 @@ def _types(
         path, write = meant[part.id]
         yield _version(part, path), f"write {write}"
     elif part.function == "@in":
-        beside = list(texts_beside(part, lambda path: _is_version(names, path)))
+        beside = list(texts_beside(parsed, part, lambda path: _is_version(names, path)))
         if beside:
-            write = as_versions(replace(parsed, root=part), beside)
-            yield _version(part, beside[0].path), f"write {write}"
+            right = {one.number: one.new for _, one in beside}
+            write = replaced(replace(parsed, root=part), right)
+            yield _version(part, beside[0][0]), f"write {write}"
 
 
 def _version(part: Call, path: DevicePath) -> str:

@@ -221,7 +221,7 @@ def rewritten(
 def from_errors(
     explained: RequestExplained, miss: Miss | None, devices: Sequence[SliceDevice] = ()
 ) -> Iterator[Proposal]:
-    """Yield changes of the request and its class that remove the run-time errors of their selectors.
+    """Yield changes of the request and its class that remove the run-time errors of their selectors, or correct a false one that is like these.
 
     Others also remove what else is in the way of the nearest device, and of the device that is the nearest of `devices` after a correction.
     """
@@ -245,18 +245,26 @@ def _without_errors_of(miss: Miss) -> tuple[Verdict, ...]:
 def _after_correction(
     explained: RequestExplained, correct: Proposal, devices: Sequence[SliceDevice]
 ) -> Iterator[Proposal]:
-    """Yield the correction of selectors that ended with an error, and what else is in the way of the nearest device that they match then."""
+    """Yield the correction of selectors, and what else is in the way of the nearest device then; other than what was corrected, which is meant so."""
     asked = explained.request
     request = next(one for one in requests_in(correct.claim) if one.indices == asked.indices)
     corrected = explained.changed(request)
     miss = None if corrected.problems else nearest(corrected, devices)
-    for rest in from_miss(corrected, request, miss) if miss and not miss.parts else ():
+    if miss is None or not _is_uncorrected(explained, miss):
+        return
+    for rest in from_miss(corrected, request, miss):
         yield replace(
             rest,
             what="; ".join([correct.what, *([rest.what] if rest.what else [])]),
             kind=costliest([rest.kind or "correct", "correct"]),
             cost=correct.cost + rest.cost,
         )
+
+
+def _is_uncorrected(explained: RequestExplained, miss: Miss) -> bool:
+    """Return whether all that is still false for the device was so before the correction, in the same words."""
+    before = {part.part for _, part in explained.answers.judged(miss.device).parts}
+    return all(part.part in before for _, part in miss.parts)
 
 
 def fewer(request: ClaimRequest, available: int) -> Proposal:

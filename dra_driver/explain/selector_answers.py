@@ -243,7 +243,9 @@ class SelectorAnswers:
             if in_brief:
                 parts = explained.false_conditions_in_brief(value, self._stop)
             else:
-                parts = explained.false_conditions(*seen, meant, self._stop)
+                parts = explained.false_conditions(
+                    *seen, meant, self._stop, is_published=self._fleet.publishes
+                )
             false.append((selector, parts))
         if error is not None or not in_brief:
             found = _judgement(false, error, failing)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How are the selectors of a request and of its class written anew, so that a device matches them, or no device ends in an error?"""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -11,14 +11,12 @@ from msgspec.structs import replace
 from dra_driver.cel.reasons.conditions import FalseCondition
 from dra_driver.cel.reasons.corrections import Correction
 from dra_driver.cel.reasons.failing import FailingCondition
-from dra_driver.cel.reasons.parsers import TextBesideVersion
 from dra_driver.cel.reasons.paths import DevicePath
 from dra_driver.cel.reasons.rewrite import guard, written
-from dra_driver.cel.syntax.unparse import literal
 from dra_driver.cel.versions import LONGEST_EXPRESSION
 from dra_driver.explain.names import condition
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.selector_answers import RequestSelector
+from dra_driver.explain.selector_answers import Judgement, RequestSelector
 from dra_driver.model.api.resource_claim import CELDeviceSelector, DeviceClass, DeviceSelector
 from dra_driver.model.printable import CUT
 
@@ -110,10 +108,9 @@ def _corrected_words(names: Mapping[DevicePath, str]) -> list[str]:
 def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritten]]:
     """Yield changes that remove the run-time errors of the selectors, and whether each only corrects what the author meant.
 
-    One corrects mistyped names; one parses a text that is compared with a version or a quantity, be it the attribute or what it is
-    compared with; one writes what else was meant; one adds a check that the device has
-    the attribute; and, if no device passes the selectors, one leaves out the conditions that fail.
-    What the API server refuses as too long is not among them.
+    One corrects mistyped names; one parses an attribute that is compared with a version or a quantity; one writes what else was
+    meant, also in a false condition that takes a version for a text; one adds a check that the device has the attribute; and, if no
+    device passes the selectors, one leaves out the conditions that fail. What the API server refuses as too long is not among them.
     """
     for only_corrects, change in _without_errors(explained):
         if all(
@@ -126,12 +123,14 @@ def without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritte
 def _without_errors(explained: RequestExplained) -> Iterator[tuple[bool, Rewritten]]:
     judgements = [one.judgement for one in explained.kinds(explained.fleet.all_devices)]
     failing = dict.fromkeys(one for judgement in judgements for one in judgement.failing)
-    if not failing:
-        return
     typos = [(selector, typo) for selector, part in failing for typo in part.typos]
     yield from ((True, one) for one in corrected_names(typos))
-    edits = (_parsed, _as_versions, _corrected)
-    yield from ((True, one) for edit in edits for one in edit(list(failing)))
+    yield from ((True, one) for one in _parsed(list(failing)))
+    of_failing = [(selector, part.corrections) for selector, part in failing]
+    corrections = (*of_failing, *_of_false(explained, judgements))
+    yield from ((True, one) for one in _corrected(corrections))
+    if not failing:
+        return
     by_part: dict[RequestSelector, dict[str, dict[DevicePath, None]]] = {}
     for selector, part in failing:
         known = by_part.setdefault(selector, {}).setdefault(part.part, {})
@@ -206,33 +205,29 @@ def _parsed_words(parsers: Mapping[DevicePath, str]) -> list[str]:
     ]
 
 
-def _as_versions(failing: Sequence[Failing]) -> Iterator[Rewritten]:
-    """Write semver(…) around the texts that are compared with an attribute that is a version."""
-    found: dict[RequestSelector, dict[TextBesideVersion, None]] = {}
-    for selector, part in failing:
-        if part.texts:
-            found.setdefault(selector, {}).update(dict.fromkeys(part.texts))
-    if found:
-        yield _edited(found, _version_words, lambda one, texts: one.explained.as_versions(texts))
+def _of_false(
+    explained: RequestExplained, judgements: Sequence[Judgement]
+) -> list[tuple[RequestSelector, Sequence[Correction]]]:
+    """Return what to write in each false condition that takes a version for a text: with the text first, it is no error."""
+    fleet = explained.fleet
+    parts = {(one, false.part): false for judged in judgements for one, false in judged.parts}
+    return [
+        (one, one.explained.version_corrections(false, fleet.has_version, fleet.publishes))
+        for (one, _), false in parts.items()
+    ]
 
 
-def _version_words(texts: Iterable[TextBesideVersion]) -> list[str]:
-    words = (
-        f"{_instead(one.right, literal(one.text))}, because {written(one.path)} is a version"
-        for one in texts
-    )
-    return list(dict.fromkeys(words))
-
-
-def _corrected(failing: Sequence[Failing]) -> Iterator[Rewritten]:
-    """Write what the author may have meant: a capacity for an attribute, another domain, compareTo, a quantity.
+def _corrected(
+    corrections: Sequence[tuple[RequestSelector, Sequence[Correction]]],
+) -> Iterator[Rewritten]:
+    """Write what the author may have meant: a capacity for an attribute, another domain, compareTo, a version, a quantity.
 
     If a part may be written in several ways, one change has the first way of each part, the next one the second.
     """
     found: dict[RequestSelector, dict[int, dict[str, Correction]]] = {}
-    for selector, part in failing:
-        ways = found.setdefault(selector, {}) if part.corrections else {}
-        for one in part.corrections:
+    for selector, mine in corrections:
+        ways = found.setdefault(selector, {}) if mine else {}
+        for one in mine:
             ways.setdefault(one.number, {})[one.write] = one
     most = max((len(way) for ways in found.values() for way in ways.values()), default=0)
     for turn in range(min(most, MOST_WAYS)):
@@ -244,7 +239,10 @@ def _corrected(failing: Sequence[Failing]) -> Iterator[Rewritten]:
 
 
 def _correction_words(corrections: Mapping[int, Correction]) -> list[str]:
-    words = (_instead(one.write, one.instead) for one in corrections.values())
+    words = (
+        ", ".join([_instead(one.write, one.instead), *([one.because] if one.because else [])])
+        for one in corrections.values()
+    )
     return list(dict.fromkeys(words))
 
 

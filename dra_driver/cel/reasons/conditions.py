@@ -12,22 +12,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dra_driver.cel.reasons.comparisons import OPPOSITE, TOLD_BY, sides
-from dra_driver.cel.reasons.like_versions import beginnings
-from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS, TEXT_TESTS, texts_beside
+from dra_driver.cel.reasons.like_versions import Published
+from dra_driver.cel.reasons.parsers import MIRRORED, PARSERS, TEXT_TESTS
 from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
-from dra_driver.cel.reasons.rewrite import brief, called, presence
+from dra_driver.cel.reasons.rewrite import presence
 from dra_driver.cel.reasons.similar import (
     MOST_LOOKED_UP,
     likely_attribute,
     question,
     same_but_for_looks,
 )
-from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst, Select
+from dra_driver.cel.reasons.version_advice import sentences, version_advice
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, Select
 from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
 
 SHOWN_NAMES = 8
+SHOWN_HINTS = 3
 Meant = Callable[[DevicePath, str], str]
 """Returns the value of a device that was most likely meant by a text at a path, both as CEL literals; "" if there is none."""
 _OPPOSITES = {
@@ -71,15 +73,20 @@ class _Operand(Struct, frozen=True):
 
 
 class ConditionExplainer:
-    """Explains the conditions of one expression for one device. With `meant`, it also fills `FalseCondition.relaxed`."""
+    """Explains the conditions of one expression for one device. With `meant`, it also fills `FalseCondition.relaxed`.
+
+    `is_published` says whether any device has a path, or a version there.
+    """
 
     def __init__(
         self,
         driver: str,
         device: Device,
         texts: PartTexts,
+        is_published: Published,
         meant: Meant | None = None,
     ) -> None:
+        self._is_published = is_published
         self._driver = driver
         self._device = device
         self._texts = texts
@@ -96,17 +103,11 @@ class ConditionExplainer:
         return self._plain(part) if told is None else told
 
     def _beside_version(self, part: Expr) -> str:
-        """Return the hint for a text that is compared with a version, which it never equals; "" if there is none."""
-        found = self._texts.kept(
-            ("beside version", part.id),
-            lambda: tuple(_beside_version(self._texts.parsed, part)),
-        )
-        hints = (
-            f"{path.name} is a version: write {brief(write)}{instead}"
-            for path, write, instead in found
-            if is_version(self._at(path))
-        )
-        return next(hints, "")
+        """Return the hint for what is compared with a version as it never is; "" if there is none."""
+        advice = version_advice(self._texts, part, self._is_version, self._is_published)
+        first = advice.told[:SHOWN_HINTS]
+        told = ((f"{one.path.name} is a version", one.link, one.text) for one in first)
+        return "; ".join(sentences(told))
 
     def lacks(self, path: DevicePath) -> str:
         """Return the sentence that the device does not have the path, with the names that it has."""
@@ -156,7 +157,7 @@ class ConditionExplainer:
             found = f"of another driver than {second.name}"
         relaxed = self._relaxed(part, right, first.path)
         # No text equals a version, so none of those that are published was meant.
-        wanted = () if is_version(self._at(first.path)) else _texts_of([second])
+        wanted = () if self._is_version(first.path) else _texts_of([second])
         return FalseCondition("", found, relaxed=relaxed, path=first.path, wanted=wanted)
 
     def _relaxed(self, part: Expr, bound: Expr, path: DevicePath) -> str:
@@ -170,9 +171,7 @@ class ConditionExplainer:
         if isinstance(bound, Call):
             new = replace(bound, args=(Constant(bound.args[0].id, str(constant)),))
         elif is_version(published):
-            if bound != new:
-                return ""  # The hint says which versions were meant. Another one was not.
-            new = called("semver(…)", new)
+            return ""  # A correction says which versions were meant. Another one was not.
         return unparse(self._texts.parsed, _with(part, bound, new))
 
     def _test(self, part: Expr) -> FalseCondition | None:
@@ -288,21 +287,11 @@ class ConditionExplainer:
     def _value(self, path: DevicePath) -> str:
         return shown(self._at(path))
 
+    def _is_version(self, path: DevicePath) -> bool:
+        return is_version(self._at(path))
+
     def _at(self, path: DevicePath) -> object:
         return value_at(path, self._driver, self._device)
-
-
-def _beside_version(parsed: ParsedAst, part: Expr) -> Iterator[tuple[DevicePath, str, str]]:
-    """Yield what to write for a text beside each attribute, if that is a version, and instead of what."""
-    found = list(beginnings(parsed, part, _is_attribute, lambda _, __: False))
-    yield from ((path, one.write, one.instead_in(part)) for path, one in found)
-    numbers = {one.number for _, one in found}
-    for text in texts_beside(part, _is_attribute, numbers):
-        yield text.path, text.right, f" instead of {literal(text.text)}"
-
-
-def _is_attribute(path: DevicePath) -> bool:
-    return path.kind == "attributes"
 
 
 def _is_text(published: object) -> bool:

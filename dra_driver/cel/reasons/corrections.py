@@ -36,12 +36,13 @@ _LOOSE = ("_&&_", "_==_", "_!=_")
 
 
 class Correction(Struct, frozen=True):
-    """The node with this number is replaced by `new`; `instead` and `write` are their texts."""
+    """The node with this number is replaced by `new`; `instead` and `write` are their texts. `because` is why, if these do not say it."""
 
     number: int
     new: Expr
     instead: str
     write: str
+    because: str = ""
 
     def instead_in(self, part: Expr) -> str:
         """Return " instead of …" for a sentence about a condition, or "" if this is the whole condition."""

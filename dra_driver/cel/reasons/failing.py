@@ -6,7 +6,6 @@ depends on the condition alone, or on what kind of value a device has, is found 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,21 +17,14 @@ from dra_driver.cel.reasons.corrections import (
     domains,
     ordered_by_type,
 )
-from dra_driver.cel.reasons.like_versions import Published, like_versions
+from dra_driver.cel.reasons.like_versions import Published
 from dra_driver.cel.reasons.mistyped import mistyped_texts
-from dra_driver.cel.reasons.parsers import (
-    PARSERS,
-    TextBesideVersion,
-    calls_in,
-    operands,
-    parsing,
-    texts_beside,
-)
+from dra_driver.cel.reasons.parsers import PARSERS, calls_in, operands, parsing
 from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import brief
 from dra_driver.cel.reasons.similar import likely, question
-from dra_driver.cel.reasons.version_tests import TestedAsText, tested_as_texts
+from dra_driver.cel.reasons.version_advice import Advice, sentences, version_advice
 from dra_driver.cel.syntax.ast import Call, Expr
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute
 from dra_driver.model.printable import CUT
@@ -45,8 +37,8 @@ class FailingCondition(Struct, frozen=True):
 
     `missing` are its paths that the device does not have. `lacks` is the sentence about the first of them. `typos` are
     missing paths with the similar name that the author may have meant. `parsers` are paths with a text where the condition needs a
-    version or a quantity, each with the call that parses the text, written with … for the path. `texts` are compared with versions.
-    `corrections` are other changes that the author may have meant; those of one node are alternatives. `everywhere` is what is wrong on any device.
+    version or a quantity, each with the call that parses the text, written with … for the path. `corrections` are other changes that
+    the author may have meant; those of one node are alternatives. `everywhere` is what is wrong on any device.
     """
 
     part: str
@@ -54,7 +46,6 @@ class FailingCondition(Struct, frozen=True):
     lacks: str = ""
     typos: tuple[tuple[DevicePath, str], ...] = ()
     parsers: tuple[tuple[DevicePath, str], ...] = ()
-    texts: tuple[TextBesideVersion, ...] = ()
     corrections: tuple[Correction, ...] = ()
     everywhere: str = ""
 
@@ -77,7 +68,7 @@ class FailureExplainer:
         self._device = device
         self._texts = texts
         self._parsed = texts.parsed
-        self._names = ConditionExplainer(driver, device, texts)
+        self._names = ConditionExplainer(driver, device, texts, is_published)
 
     def tell(self, part: Expr) -> FailingCondition:
         """Explain a condition that ends with an error on the device."""
@@ -106,36 +97,18 @@ class FailureExplainer:
     def _of_another_type(self, part: Expr, text: str) -> FailingCondition:
         """Explain a condition that needs a value of another type than the device has."""
         operand_paths = self._texts.kept(("operands", part.id), lambda: tuple(_operand_paths(part)))
-        versions = frozenset(path for path, _ in operand_paths if self._is_version(path))
-        others = self._texts.kept(
-            ("like versions", part.id, versions),
-            lambda: tuple(like_versions(self._parsed, part, self._is_version, self._is_published)),
-        )
-        passed_over = {one.number for _, one in others}
-        texts = self._texts.kept(
-            ("texts", part.id, versions),
-            lambda: tuple(dict.fromkeys(texts_beside(part, self._is_version, passed_over))),
-        )
-        tested = self._texts.kept(
-            ("tested", part.id, versions),
-            lambda: tuple(tested_as_texts(self._parsed, part, self._is_version)),
-        )
         parsers = tuple(dict.fromkeys(self._parsers(operand_paths)))
-        told = chain(
-            map(self._is_text, parsers),
-            map(self._beside_version, texts),
-            (self._like_version(part, path, one) for path, one in others),
-            (self._tested_as_text(part, one) for one in tested),
-        )
+        advice = version_advice(self._texts, part, self._is_version, self._is_published)
+        told = [
+            *map(self._is_text, parsers[:SHOWN_SENTENCES]),
+            *map(self._has_version, advice.told[:SHOWN_SENTENCES]),
+        ][:SHOWN_SENTENCES]
+        more = len(parsers) + len(advice.told) - len(told)
         return FailingCondition(
             text,
-            lacks=_first(told, len(parsers) + len(texts) + len(others) + len(tested)),
+            lacks=_joined(sentences(told), more),
             parsers=parsers,
-            texts=texts,
-            corrections=(
-                *(one for _, one in others),
-                *(one.correction for one in tested if one.correction),
-            ),
+            corrections=advice.corrections,
         )
 
     def _misread(
@@ -190,10 +163,14 @@ class FailureExplainer:
             if how:
                 yield path, how
 
-    def _is_text(self, parser: tuple[DevicePath, str]) -> str:
+    def _is_text(self, parser: tuple[DevicePath, str]) -> tuple[str, str, str]:
         path, how = parser
-        text = _text_of(self._at(path))
-        return f"has {path.name} as the string {text}: wrap it, {how.replace('…', path.name)}"
+        has = f"has {path.name} as the string {_text_of(self._at(path))}"
+        return has, ": ", f"wrap it, {how.replace('…', path.name)}"
+
+    def _has_version(self, one: Advice) -> tuple[str, str, str]:
+        has = f"has {one.path.name} as the version {shown(self._at(one.path))}"
+        return has, one.link, one.text
 
     def _is_version(self, path: DevicePath) -> bool:
         return is_version(self._at(path))
@@ -205,21 +182,6 @@ class FailureExplainer:
         text = "" if published.string_value is None else "string"
         return text if published.int_value is None else "int"
 
-    def _beside_version(self, text: TextBesideVersion) -> str:
-        """Return the sentence that the device has a version where the condition has a text."""
-        version = shown(self._at(text.path))
-        return f"has {text.path.name} as the version {version}, not a string: write {brief(text.right)}"
-
-    def _like_version(self, part: Expr, path: DevicePath, one: Correction) -> str:
-        has = f"has {path.name} as the version {shown(self._at(path))}"
-        return f"{has}: write {brief(one.write)}{one.instead_in(part)}"
-
-    def _tested_as_text(self, part: Expr, one: TestedAsText) -> str:
-        version = shown(self._at(one.path))
-        has = f"has {one.path.name} as the version {version}"
-        instead = one.correction.instead_in(part) if one.correction else ""
-        return f"{has}, and {one.call.function} is for strings: {brief(one.write)}{instead}"
-
     def _at(self, path: DevicePath) -> object:
         return value_at(path, self._driver, self._device)
 
@@ -228,7 +190,8 @@ def _wrong_anywhere(
     text: str, found: Sequence[tuple[str, Sequence[Correction]]]
 ) -> FailingCondition:
     """Return the condition with sentences that name no device, so that those with the same error stay one group."""
-    everywhere = _first((brief(says) for says, _ in found), len(found))
+    says = [brief(says) for says, _ in found[:SHOWN_SENTENCES]]
+    everywhere = _joined(says, len(found) - len(says))
     corrections = tuple([one for _, some in found for one in some])
     return FailingCondition(text, corrections=corrections, everywhere=everywhere)
 
@@ -244,11 +207,9 @@ def _operand_paths(part: Expr) -> Iterator[tuple[DevicePath, frozenset[str]]]:
                 yield path, wanted
 
 
-def _first(sentences: Iterable[str], count: int) -> str:
-    """Return the first of so many sentences as one, with the number of the others."""
-    told = list(islice(sentences, SHOWN_SENTENCES))
-    more = [f"{CUT} ({count - len(told):,} more)"] if count > len(told) else []
-    return "; ".join([*told, *more])
+def _joined(told: Iterable[str], more: int) -> str:
+    """Return the sentences as one, with the number of the others."""
+    return "; ".join([*told, *([f"{CUT} ({more:,} more)"] if more > 0 else [])])
 
 
 def _text_of(value: object) -> str:

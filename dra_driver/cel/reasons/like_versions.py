@@ -5,7 +5,7 @@
 with an error, and `driverVersion.major()` is that number.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -17,15 +17,16 @@ from dra_driver.cel.reasons.corrections import (
     ordered_versions,
     without_conversion,
 )
-from dra_driver.cel.reasons.parsers import calls_in, parsing
+from dra_driver.cel.reasons.parsers import calls_in, operands, parsing
 from dra_driver.cel.reasons.paths import DevicePath, path_of
-from dra_driver.cel.reasons.rewrite import NO_ID
+from dra_driver.cel.reasons.rewrite import NO_ID, called, written
 from dra_driver.cel.reasons.version_tests import beginning, equal, first_numbers
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst
 
 Published = Callable[[DevicePath, str], bool]
 """Whether a device has a value at a path; with a version, whether one has this version there."""
 _PARTS = 3
+_EQUALITIES = ("_==_", "_!=_", "@in")
 
 
 def like_versions(
@@ -75,6 +76,40 @@ def beginnings(
                 whole = _any_of(list(dict.fromkeys(told)))
                 negated = call.function == "_!=_"
                 yield path, correction(parsed, call, _not(whole) if negated else whole, bound)
+
+
+def texts_beside(
+    parsed: ParsedAst,
+    part: Expr,
+    is_version: Callable[[DevicePath], bool],
+    passed_over: Collection[int] = (),
+) -> Iterator[tuple[DevicePath, Correction]]:
+    """Yield each text, alone or in a list, that is equal to a version or not, with the call that parses it, if one can.
+
+    No other operator and no function takes a version in the place of a text. `passed_over` are comparisons, by their numbers.
+    """
+    for call in calls_in(part):
+        if call.function not in _EQUALITIES or call.id in passed_over:
+            continue
+        paths = [path for one in operands(call) if (path := path_of(one)) and is_version(path)]
+        for path in paths:
+            for text in _texts(operands(call)):
+                how = parsing(str(text.value), ("semver",))
+                if how:
+                    because = f"because {written(path)} is a version"
+                    right = correction(parsed, text, called(how, replace(text, id=NO_ID)))
+                    yield path, replace(right, because=because)
+
+
+def _texts(parts: Iterable[Expr]) -> Iterator[Constant]:
+    for part in parts:
+        match part:
+            case Constant(value=str()):
+                yield part
+            case ListLiteral(elements=elements):
+                yield from _texts(elements)
+            case _:
+                pass
 
 
 def _equalities(call: Call) -> Iterator[tuple[Expr, Sequence[Expr]]]:

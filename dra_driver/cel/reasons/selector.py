@@ -5,7 +5,7 @@ Most selectors are several conditions joined by `&&`. This module evaluates each
 the false ones. This module can also write the selector with such a condition changed or removed.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dra_driver.cel.cancellation import Check, never
 from dra_driver.cel.compile import Selector, part_of_selector
@@ -18,14 +18,14 @@ from dra_driver.cel.reasons.conditions import (
     FalseCondition,
     Meant,
 )
-from dra_driver.cel.reasons.corrections import replaced
+from dra_driver.cel.reasons.corrections import Correction, replaced
 from dra_driver.cel.reasons.distances import Wanted, wanted
 from dra_driver.cel.reasons.failing import FailingCondition, FailureExplainer
 from dra_driver.cel.reasons.like_versions import Published
-from dra_driver.cel.reasons.parsers import TextBesideVersion, as_versions
 from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, paths
 from dra_driver.cel.reasons.rewrite import guard, presence, renamed, wrapped
+from dra_driver.cel.reasons.version_advice import version_advice
 from dra_driver.cel.syntax.ast import Call, Expr, ParsedAst
 from dra_driver.model.api.resource_slice import Device
 
@@ -62,12 +62,15 @@ class ExplainedSelector:
         value: DeviceValue,
         meant: Meant | None = None,
         cancelled: Check = never,
+        *,
+        is_published: Published = _always,
     ) -> tuple[FalseCondition, ...]:
         """Return the false conditions, or the whole selector if no condition alone is false.
 
-        With `meant`, which says what a mistyped text stands for, `FalseCondition.relaxed` is filled.
+        With `meant`, which says what a mistyped text stands for, `FalseCondition.relaxed` is filled. `is_published` is that of
+        `failing_conditions`.
         """
-        explainer = ConditionExplainer(driver, device, self._texts, meant)
+        explainer = ConditionExplainer(driver, device, self._texts, is_published, meant)
         return tuple(explainer.tell(part) for part in self._failed(value, cancelled))
 
     def false_conditions_in_brief(
@@ -97,9 +100,21 @@ class ExplainedSelector:
     def wanted(self, false: FalseCondition) -> Wanted | None:
         """Return what a false condition asks for; None if it compares no path with constants."""
         if false.part not in self._wanted:
-            parts = (one for one, _ in self._parts if self._texts.of(one) == false.part)
-            self._wanted[false.part] = wanted(next(parts, self.root))
+            self._wanted[false.part] = wanted(self._part(false))
         return self._wanted[false.part]
+
+    def _part(self, false: FalseCondition) -> Expr:
+        parts = (one for one, _ in self._parts if self._texts.of(one) == false.part)
+        return next(parts, self.root)
+
+    def version_corrections(
+        self,
+        false: FalseCondition,
+        is_version: Callable[[DevicePath], bool],
+        is_published: Published,
+    ) -> Sequence[Correction]:
+        """Return what to write in a false condition that takes a version for something else, where `is_version` says that one is."""
+        return version_advice(self._texts, self._part(false), is_version, is_published).corrections
 
     def failing_conditions(
         self,
@@ -136,10 +151,6 @@ class ExplainedSelector:
     def wrapped(self, parsers: Mapping[DevicePath, str]) -> str:
         """Return the text of the selector with a call around each of these paths, such as "semver(…)"."""
         return wrapped(self._parsed, parsers)
-
-    def as_versions(self, texts: Collection[TextBesideVersion]) -> str:
-        """Return the text of the selector with a call around each of these texts, which stand beside versions."""
-        return as_versions(self._parsed, texts)
 
     def corrected(self, corrections: Mapping[int, Expr]) -> str:
         """Return the text of the selector with other nodes in the place of those with these numbers."""

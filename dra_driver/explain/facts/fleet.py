@@ -164,8 +164,15 @@ class Fleet:
         """Return whether a device has a value at the path, or this version, or may have it because not all slices were read."""
         if self.unread_slices:
             return True
-        there = self.shared((DevicePath, path), lambda: self._published(path))
+        there = self._there(path)
         return version in there if version else bool(there)
+
+    def has_version(self, path: DevicePath) -> bool:
+        """Return whether the value of a device at the path is a version."""
+        return any(self._there(path))
+
+    def _there(self, path: DevicePath) -> frozenset[str]:
+        return self.shared((DevicePath, path), lambda: self._published(path))
 
     def _published(self, path: DevicePath) -> frozenset[str]:
         """Return the versions that devices have at the path, with "" for any other value."""

@@ -254,7 +254,8 @@ def test_a_text_that_is_compared_with_a_version_is_parsed(
     )
     (told,) = report.claims[0].requests[0].verdicts
     assert told.hint == (
-        f"{GPU}/{HOME}/gpu-0 has driverVersion as the version 570.1.0, not a string: write {right}"
+        f"{GPU}/{HOME}/gpu-0 has driverVersion as the version 570.1.0: "
+        f'write {right} instead of "{text}"'
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from dra_driver.explain import closeness
 from dra_driver.explain.outcome import Report
 from dra_driver.explain.report import ManifestSubject, explain
+from dra_driver.explain.selector_answers import MANY
 from dra_driver.explain.verdict import (
     DriverPublishesNothing,
     NotEnoughDevices,
@@ -98,8 +99,55 @@ def test_a_text_is_not_taken_for_a_mistyped_version() -> None:
     (told,) = verdicts(report)
     right = 'semver("550.54.15") instead of "550.54.15"'
     assert told.hint == f"driverVersion is a version: write {right}"
-    (what,) = changes(report)
-    assert f'write semver("550.54.15") == {A}.driverVersion instead of' in what
+    assert changes(report) == [
+        f"request gpu of claim ns/mine: write {right}, because {A}.driverVersion is a version on {HOME}",
+        f'request gpu of claim ns/mine: leave out "550.54.15" == {A}.driverVersion on {HOME}',
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("more", [0, MANY])
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ('"560.1.2" == @', 'semver("560.1.2") instead of "560.1.2", because @ is a version'),
+        ('"560.1" == @', '@.major() == 560 && @.minor() == 1 instead of "560.1" == @'),
+        (
+            '"560.1.2" == @ || "555" == @',
+            'semver("560.1.2") instead of "560.1.2", because @ is a version; write @.major() == 555 instead of "555" == @',
+        ),
+    ],
+)
+def test_a_version_is_corrected_whichever_device_has_it(
+    wrong: str, right: str, more: int, order: int
+) -> None:
+    path = f"{A}.driverVersion"
+    versions = ["550.54.15", "560.1.2", *(f"530.1.{number}" for number in range(more))]
+    listed = [
+        device(f"gpu-{number}", attributes={"driverVersion": {"version": version}})
+        for number, version in enumerate(versions[::order])
+    ]
+    report = asking(state(resource_slice(listed)), wrong.replace("@", path))
+    right = right.replace("@", path)
+    assert changes(report)[0] == f"request gpu of claim ns/mine: write {right} on {HOME}"
+
+
+def test_with_a_corrected_version_something_else_is_changed_but_no_other_version_is_proposed() -> (
+    None
+):
+    versions = ("550.54.15", "560.1.2")
+    listed = [
+        device(f"gpu-{one}", attributes={"model": {"string": "H100"}, "version": {"version": one}})
+        for one in versions
+    ]
+    cluster = state(resource_slice(listed))
+    (what,) = changes(asking(cluster, f'{A}.model == "B100" && "560.1.2" == {A}.version'))
+    assert what == (
+        f'request gpu of claim ns/mine: write semver("560.1.2") instead of "560.1.2", because {A}.version is a version; '
+        f'request gpu of claim ns/mine: write {H100} instead of {A}.model == "B100" on {HOME}'
+    )
+    (what,) = changes(asking(cluster, f'"570.1.2" == {A}.version'))
+    assert what == f'request gpu of claim ns/mine: leave out "570.1.2" == {A}.version on {HOME}'
 
 
 def test_a_driver_that_publishes_nothing_is_told_with_one_that_is_spelled_alike() -> None:
