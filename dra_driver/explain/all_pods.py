@@ -340,16 +340,23 @@ def _of_the_rest(
 ) -> Report:
     """Return the report of the first pod without devices, with the outcome of all that have none (`rest`).
 
-    If something else is in the way of the first, the devices may still be too few for all.
+    If something else is in the way of the first, or may be, the devices may still be too few for all.
     """
-    if report.exit_code != WITH_RESERVATION or rest.count == 1:
+    held_up = report.exit_code == WITH_RESERVATION or explanation.only_room_is_unknown
+    if not held_up or rest.count == 1:
         return report
     facts, count = explanation.facts, rest.count
     placed = place_devices(facts, explanation.nodes, rest, 1 if per_node else count)
     if placed == count:
         return report
-    if facts.stop():
-        return msgspec.structs.replace(report, outcome="could not tell", exit_code=COULD_NOT_TELL)
+    doubts = explanation.doubts_about_more_devices()
+    if facts.stop() or doubts:
+        return msgspec.structs.replace(
+            report,
+            outcome="could not tell",
+            exit_code=COULD_NOT_TELL,
+            verdicts=(*report.verdicts, *(one for one in doubts if one not in report.verdicts)),
+        )
     words = (
         f"{report.summary}; there are devices for {placed:,} of the {count:,} pods that are left"
     )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where can a change help? On the nodes that take the pod; on others only together with what keeps the pod off them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -21,11 +21,15 @@ from dra_driver.model.api.core import Node
 
 
 class Place(Struct, frozen=True, eq=False):
-    """Some of a group of equivalent nodes. `against` is all that keeps the pod off them, besides devices; () if they take the pod."""
+    """Some of a group of equivalent nodes. `against` is all that keeps the pod off them, besides devices; () if they take the pod.
+
+    `uncounted`: whether they have room for the pod is not known.
+    """
 
     tried: TriedNodes
     nodes: Sequence[Node]
     against: tuple[Verdict, ...] = ()
+    uncounted: bool = False
 
     @property
     def only_repels(self) -> bool:
@@ -58,6 +62,8 @@ class Place(Struct, frozen=True, eq=False):
     @property
     def words(self) -> Iterator[str]:
         """What the user has to do besides, so that the pod can go there."""
+        if self.uncounted:
+            yield "see whether the node has room for the pod, for that could not be counted"
         if self.taints:
             yield f"tolerate the node's taint {' and '.join(self.taints)} in the pod (spec.tolerations)"
         for one in self.against:
@@ -69,9 +75,19 @@ class Place(Struct, frozen=True, eq=False):
                 yield f"make room on the node ({one})"
 
 
-def taking(tried: Iterable[TriedNodes]) -> list[Place]:
-    """Return those of the nodes that take the pod."""
-    return [Place(one, one.by_pod_reasons[()][1]) for one in tried if one.takes_the_pod]
+def taking(tried: Iterable[TriedNodes], uncounted: Collection[str] = ()) -> list[Place]:
+    """Return those of the nodes that take the pod; if there are `uncounted` ones among them, these apart."""
+    found = [Place(one, one.by_pod_reasons[()][1]) for one in tried if one.takes_the_pod]
+    return [part for one in found for part in _apart(one, uncounted)]
+
+
+def _apart(place: Place, uncounted: Collection[str]) -> Iterator[Place]:
+    others = [one for one in place.nodes if one.metadata.name in uncounted]
+    counted = [one for one in place.nodes if one.metadata.name not in uncounted]
+    if counted:
+        yield Place(place.tried, counted)
+    if others:
+        yield Place(place.tried, others, uncounted=True)
 
 
 def not_taking(facts: Facts, nodes: NodesExplained) -> list[Place]:

@@ -21,6 +21,7 @@ from dra_driver.explain.verdict import (
     SelectorFalse,
     Verdict,
 )
+from dra_driver.explain.verdicts.request import NONE_MATCHES
 
 
 class NodeReason(NamedTuple):
@@ -94,7 +95,7 @@ def _all_wanted(firsts: Sequence[Verdict | None], *, may_be_none: bool) -> Itera
     yield from broken[:1]
     missing = [one for one in matching if one is not None]
     if not matching and not may_be_none:
-        yield AllUnsatisfied("all matching devices are asked for, and none matches")
+        yield AllUnsatisfied(NONE_MATCHES)
     elif missing:
         yield AllUnsatisfied(
             f"all {len(matching)} matching devices are asked for, {len(missing)} cannot be had: {missing[0]}"

@@ -127,11 +127,17 @@ class DeviceState:
 
     def refuses(self, device: SliceDevice) -> bool:
         """Return whether a reason is against a device that is not passed over, whatever its amounts are."""
+        if self._nodes.nodes and self._nodes.is_for_none(device):
+            return True
         return any(self._features(device)) or any(self._tainted(device))
 
     def passes_over(self, device: SliceDevice) -> bool:
-        """Return whether the search passes over the device, whatever its amounts are, and asks no selector about it."""
-        if self._nodes.nodes and self._nodes.is_for_none(device):
+        """Return whether the search passes over the device, whatever its amounts are, and asks no selector about it.
+
+        It looks at nodes that the report is not about, too.
+        """
+        everywhere = self._fleet.nodes
+        if everywhere.nodes and everywhere.is_for_none(device):
             return True
         if ignored_because(device.slice, self._fleet.rules):
             return True

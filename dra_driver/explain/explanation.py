@@ -61,6 +61,7 @@ from dra_driver.explain.verdicts.pod import (
     STARTS_WITHOUT,
 )
 from dra_driver.model.api.core import OVER, Pod
+from dra_driver.model.exit_codes import COULD_NOT_TELL
 
 CUT = CouldNotTell(
     "timeout",
@@ -132,6 +133,15 @@ class Explanation:
         refused = any(_refusing(self.facts.claims_explained))
         return self.nodes.lack_devices and not (named(self._asked) or gates or refused)
 
+    @property
+    def only_room_is_unknown(self) -> bool:
+        """Whether the devices fit, and all that is unknown is whether the nodes with such devices have room for the pod."""
+        nodes, report = self.nodes, self.report
+        unknown = tuple(one for one in report.verdicts if isinstance(one, CouldNotTell))
+        if report.exit_code != COULD_NOT_TELL or nodes.fatal or not unknown:
+            return False
+        return unknown == doubts_about_nodes(self._subject.state, nodes.deciding)
+
     @cached_property
     def _in_the_way(self) -> tuple[Verdict, ...]:
         """What is in the way of a pod that names its node although it gets no devices there; () if that is not so."""
@@ -202,15 +212,11 @@ class Explanation:
 
     def _verdicts(self) -> Iterator[Verdict]:
         """Yield the verdicts about the subject as a whole."""
-        facts, nodes, pod = self.facts, self.nodes, self._subject.pod
-        asked = Asked(
-            requests=self._requests,
-            claims={one.name for one in facts.wanted},
-            fit=nodes.some_fit,
-            nodes=[one.metadata.name for one in nodes.taking],
-        )
-        doubts = tuple(doubts_about_devices(facts.fleet, asked))
+        nodes, pod = self.nodes, self._subject.pod
+        doubts = tuple(doubts_about_devices(self.facts.fleet, self._answer))
         yield from doubts
+        if pod and nodes.fatal and nodes.some_fit:
+            yield from doubts_about_nodes(self._subject.state, nodes.deciding)
         gates = (pod.spec.scheduling_gates or ()) if pod else ()
         if gates:
             yield SchedulingGated(tuple(gate.name for gate in gates))
@@ -221,6 +227,24 @@ class Explanation:
         state = self._subject.state
         if not state.nodes and state.unread("nodes") is None:
             yield NO_NODES
+
+    @property
+    def _answer(self) -> Asked:
+        nodes = self.nodes
+        fatal, deciding = bool(nodes.fatal), nodes.deciding
+        return Asked(
+            requests=self._requests,
+            claims={one.name for one in self.facts.wanted},
+            fit=nodes.some_fit,
+            # An error is certain only from a node that certainly takes the pod. Devices fit on a node whether or not it does.
+            nodes=[one for one in deciding if not (fatal and one in nodes.uncounted)],
+            fatal=fatal,
+        )
+
+    def doubts_about_more_devices(self) -> tuple[CouldNotTell, ...]:
+        """Return the unread objects that may offer devices besides those that the report counts."""
+        counted = msgspec.structs.replace(self._answer, fit=False, nodes=(), fatal=False)
+        return tuple(doubts_about_devices(self.facts.fleet, counted))
 
     def _besides(self) -> tuple[Outcome, tuple[Verdict, ...]]:
         """Return the outcome if devices and nodes fit, and the verdicts that change it.
@@ -243,7 +267,7 @@ class Explanation:
         own = tuple(device for claim in had for device in chosen_devices(claim))
         placements = ((*own, *chosen) for chosen in self.nodes.placements())
         doubts = (
-            *doubts_about_nodes(subject.state, [one.metadata.name for one in self.nodes.taking]),
+            *doubts_about_nodes(subject.state, self.nodes.deciding),
             *doubts_about_node_resources(self.facts.fleet, placements),
         )
         return ("could not tell" if doubts else "devices fit"), doubts

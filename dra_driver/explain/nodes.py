@@ -5,10 +5,8 @@ Of equivalent nodes only one is tried. Some errors of the allocator stop the pod
 only from a node that passes the pod's other filters (node selector, taints, ...): on other nodes it never runs the allocator.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-
-from msgspec.structs import replace
 
 from dra_driver.allocator.devices import SliceDevice
 from dra_driver.allocator.failures import ConstraintViolated, PoolUnusable
@@ -21,8 +19,13 @@ from dra_driver.explain.equivalence import equivalence_for
 from dra_driver.explain.facts.claim_problems import MALFORMED
 from dra_driver.explain.facts.claim_state import skips_operations
 from dra_driver.explain.facts.facts import Facts
-from dra_driver.explain.facts.left_out import LeftOut
 from dra_driver.explain.names import full_name
+from dra_driver.explain.not_read import (
+    doubts_about_left_out,
+    doubts_about_nodes,
+    still_true,
+    uncounted_nodes,
+)
 from dra_driver.explain.outcome import NodeGroup
 from dra_driver.explain.reasons import RequestExplained
 from dra_driver.explain.trial import TrialResult, try_on
@@ -36,7 +39,6 @@ from dra_driver.explain.verdict import (
     FeatureOff,
     HeldByClaim,
     NodeResources,
-    NotEnoughDevices,
     SelectorFalse,
     Tainted,
     TooManyDevices,
@@ -103,9 +105,13 @@ class NodesExplained:
 
     @property
     def taking(self) -> list[Node]:
-        """The nodes on which the devices fit and that take the pod."""
-        fitting = (one for one in self.tried if one.fits and one.takes_the_pod)
-        return [node for one in fitting for node in one.by_pod_reasons[()][1]]
+        """The nodes on which the devices fit and that take the pod; `uncounted` ones may be among them."""
+        return _taking_the_pod(one for one in self.tried if one.fits)
+
+    @cached_property
+    def uncounted(self) -> frozenset[str]:
+        """The nodes that are said to take the pod although nobody knows whether it has room there."""
+        return uncounted_nodes(self._facts.fleet.state) if self._facts.subject.pod else frozenset()
 
     @property
     def cancelled(self) -> bool:
@@ -131,6 +137,12 @@ class NodesExplained:
         stopping = self.stopping or self.stopping_anywhere
         return next((one.result.error for one in stopping), "")
 
+    @property
+    def deciding(self) -> list[str]:
+        """The nodes of which each alone makes the outcome what it is: those with an error that stops the pod, else `taking`."""
+        found = _taking_the_pod(self.stopping_anywhere) if self.fatal else self.taking
+        return [node.metadata.name for node in found]
+
     @cached_property
     def malformed(self) -> str:
         """The error that stops the pod on all nodes because of an object that no API server would accept; "" if there is none."""
@@ -143,21 +155,23 @@ class NodesExplained:
 
     def first_placement(self) -> tuple[ChosenDevice, ...]:
         """Return the devices that the scheduler would take on the first node where devices and pod fit."""
-        taking = (one for one in self.tried if one.fits and one.takes_the_pod)
-        return next((placement(one.claims, one.result) for one in taking), ())
+        return next(self.placements(), ())
 
     def placements(self) -> Iterator[tuple[ChosenDevice, ...]]:
-        """Yield the devices that the scheduler would take on each node where devices and pod fit. Each is tried when it is asked for."""
+        """Yield the devices that the scheduler would take on each node where devices and pod certainly fit.
+
+        Each is tried when it is asked for.
+        """
         for one in self.tried:
-            if one.fits and one.takes_the_pod:
-                for node in one.by_pod_reasons[()][1]:
+            for node in _taking_the_pod([one] if one.fits else ()):
+                if node.metadata.name not in self.uncounted:
                     yield self._placement_on(one, node)
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """Group the nodes by their reasons. Nodes without any reason come first."""
         found: dict[Kinds, NodeGroup] = {}
         for one in self.tried:
-            for kinds, (reasons, nodes) in one.by_pod_reasons.items():
+            for kinds, reasons, nodes in self._by_pod_reasons(one):
                 for devices, names in self._by_devices(one, nodes).items():
                     key = (one.fits and names[0], devices, kinds)
                     known = found.get(key)
@@ -171,6 +185,21 @@ class NodesExplained:
                         placement=self._placement_on(one, nodes[0]) if one.fits else (),
                     )
         return tuple(sorted(found.values(), key=_first_what_fits))
+
+    def _by_pod_reasons(
+        self, tried: TriedNodes
+    ) -> Iterator[tuple[Kinds, tuple[Verdict, ...], Sequence[Node]]]:
+        """Yield the nodes by what keeps the pod off them, with a doubt about those that are uncounted."""
+        for kinds, (reasons, nodes) in tried.by_pod_reasons.items():
+            uncounted = () if kinds else self.uncounted
+            counted = [one for one in nodes if one.metadata.name not in uncounted]
+            others = [one for one in nodes if one.metadata.name in uncounted]
+            if counted:
+                yield kinds, reasons, counted
+            if others:
+                names = [one.metadata.name for one in others]
+                doubts = doubts_about_nodes(self._facts.fleet.state, names)
+                yield doubts, doubts, others
 
     def _names_of(self, reasons: Sequence[NodeReason]) -> tuple[str, ...]:
         """Return the request of each reason, if several are asked for; with its claim, if these are of several claims."""
@@ -190,17 +219,14 @@ class NodesExplained:
             reasons = self._on(tried, node)
             left_out = (*left_out_on.get(node.metadata.name, ()), *left_out_on.get("", ()))
             if left_out and not tried.fits:
-                reasons = (*map(_not_empty, reasons), *self._doubts(left_out))
+                still = ((still_true(*one, left_out), one.request) for one in reasons)
+                doubts = doubts_about_left_out(self._facts.fleet.state, self._requests, left_out)
+                reasons = (
+                    *(NodeReason(verdict, of) for verdict, of in still if verdict is not None),
+                    *map(NodeReason, doubts),
+                )
             found.setdefault(reasons, []).append(node.metadata.name)
         return found
-
-    def _doubts(self, left_out: Sequence[LeftOut]) -> Iterator[NodeReason]:
-        """Yield the first of these slices whose devices the requests may get."""
-        for part in left_out:
-            if any(one.of_left_out(part) != {False} for one in self._requests):
-                gap = self._facts.fleet.state.gaps("resourceslices", part.slices[0])[0]
-                yield NodeReason(CouldNotTell(gap.reason, str(gap)))
-                return
 
     def _on(self, tried: TriedNodes, node: Node) -> tuple[NodeReason, ...]:
         """Return why the devices do not fit on one node. On equivalent nodes, other claims may have the devices."""
@@ -321,6 +347,10 @@ class NodesExplained:
         return try_on(allocator, tried.group.example, claims, self._facts.stop)
 
 
+def _taking_the_pod(tried: Iterable[TriedNodes]) -> list[Node]:
+    return [node for one in tried if one.takes_the_pod for node in one.by_pod_reasons[()][1]]
+
+
 def placement(claims: Sequence[ResourceClaim], result: TrialResult) -> tuple[ChosenDevice, ...]:
     """Return the devices of a result."""
     return tuple(
@@ -342,14 +372,6 @@ def meaning_of(result: TrialResult) -> Verdict:
 def _only_counts(reason: Verdict) -> bool:
     is_late = isinstance(reason, CouldNotTell) and reason.cause == "timeout"
     return is_late or isinstance(reason, SelectorFalse)
-
-
-def _not_empty(reason: NodeReason) -> NodeReason:
-    """Return the reason for a node on which there are devices that were left out."""
-    found = reason.verdict
-    if isinstance(found, NotEnoughDevices) and found.empty:
-        return reason._replace(verdict=replace(found, empty=False))
-    return reason
 
 
 def _names(claim: ResourceClaim) -> list[str]:

@@ -13,13 +13,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.allocator.state import DeviceID
 from dra_driver.explain.facts.fleet import Fleet
 from dra_driver.explain.facts.left_out import LeftOut
 from dra_driver.explain.reasons import RequestExplained
-from dra_driver.explain.verdict import ChosenDevice, CouldNotTell
+from dra_driver.explain.verdict import (
+    AllUnsatisfied,
+    ChosenDevice,
+    CouldNotTell,
+    NotEnoughDevices,
+    SelectorError,
+    Verdict,
+)
 from dra_driver.explain.verdicts.general import NOT_COUNTED
+from dra_driver.explain.verdicts.request import NONE_MATCHES
 from dra_driver.model.cluster import ClusterState, NotRead
 from dra_driver.model.gates import TAINT_RULES
 
@@ -30,14 +39,15 @@ _WHOLE_KINDS = ("resourceslices", "deviceclasses", "resourceclaims", "nodes")
 class Asked(Struct, frozen=True):
     """What is asked for, and the answer without the objects that could not be read.
 
-    `claims` are the names of the claims that the report is about. `fit`: whether the devices fit on some node; `nodes` are those
-    nodes that take the pod too.
+    `claims` are the names of the claims that the report is about. `fit`: whether the devices fit on some node. Of `nodes` each alone
+    gives this answer: devices fit there and it takes the pod, or if `fatal`, it has an error that stops the pod on all nodes.
     """
 
     requests: Sequence[RequestExplained]
     claims: Collection[str]
     fit: bool
     nodes: Collection[str]
+    fatal: bool = False
 
 
 def doubts_about_devices(fleet: Fleet, asked: Asked) -> Iterator[CouldNotTell]:
@@ -69,22 +79,71 @@ def _slices_that_count(fleet: Fleet, asked: Asked) -> Iterator[NotRead]:
     """Yield the gaps of single slices that may change the answer."""
     yield from (gap for gap in fleet.unread_slices if gap.name)
     counting = {
-        name
-        for part in fleet.left_out
-        if any(_counts(part, one, asked.nodes) for one in asked.requests)
-        for name in part.slices
+        name for part in fleet.left_out if _counts(fleet, part, asked) for name in part.slices
     }
     yield from (gap for gap in fleet.state.gaps("resourceslices") if gap.name in counting)
 
 
-def _counts(part: LeftOut, request: RequestExplained, nodes: Collection[str]) -> bool:
-    """Return whether the devices that are left out may change the answer for a request that gets its devices on these nodes."""
-    found = request.of_left_out(part)
-    # A selector that fails on a device ends the search on all nodes. A device that matches changes nothing for other nodes, unless
-    # all are asked for: with a constraint that its own node cannot meet, such a request ends the search too.
-    every = request.request.all_devices
-    elsewhere = part.node and not every and any(name != part.node for name in nodes)
-    return None in found or (True in found and not elsewhere)
+def _counts(fleet: Fleet, part: LeftOut, asked: Asked) -> bool:
+    """Return whether the devices that are left out may change the answer, which each of the nodes alone gives."""
+    found = {one for request in asked.requests for one in request.of_left_out(part)}
+    if found == {False}:
+        return False
+    if not part.node or all(name == part.node for name in asked.nodes):
+        return True
+    # Another node gives the answer. So nothing changes it but an error on this node, and if there is one already, nothing does.
+    if asked.fatal:
+        return False
+    return None in found or not _ending_on(fleet, asked.requests).isdisjoint(("", part.node))
+
+
+def _ending_on(fleet: Fleet, requests: Sequence[RequestExplained]) -> frozenset[str]:
+    """Return the nodes on which the search may end with an error if it takes other devices there than it does now; with "": on all.
+
+    A request for all devices ends it with a constraint that these cannot meet, or with an invalid pool. A selector that fails on a
+    device does if the search comes to the device, which depends on what it has taken before.
+    """
+    if any(one.request.all_devices for one in requests):
+        return frozenset(("",))
+    key = (_ending_on, *(one.asks for one in requests))
+    return fleet.shared(key, lambda: frozenset(_failing_on(fleet, requests)))
+
+
+def _failing_on(fleet: Fleet, requests: Sequence[RequestExplained]) -> Iterator[str]:
+    for one in requests:
+        for kind in () if one.problems else one.kinds(fleet.all_devices):
+            if isinstance(one.first(kind.devices[0]), SelectorError):
+                for device in kind.devices:
+                    names = fleet.nodes.of(device)
+                    yield from ("",) if names is None else names
+
+
+def doubts_about_left_out(
+    state: ClusterState, requests: Sequence[RequestExplained], left_out: Sequence[LeftOut]
+) -> Iterator[CouldNotTell]:
+    """Yield the first of the slices of a node whose devices one of the requests may get."""
+    for part in left_out:
+        if any(_may_get(one, part) for one in requests):
+            gap = state.gaps("resourceslices", part.slices[0])[0]
+            yield CouldNotTell(gap.reason, str(gap))
+            return
+
+
+def still_true(
+    reason: Verdict, request: RequestExplained | None, left_out: Sequence[LeftOut]
+) -> Verdict | None:
+    """Return the reason against a node as it holds with the devices that were left out there; None if these may make it wrong."""
+    none_had = isinstance(reason, NotEnoughDevices) and not reason.available
+    gets_none = none_had or reason == AllUnsatisfied(NONE_MATCHES)
+    if request and gets_none and any(_may_get(request, part) for part in left_out):
+        return None
+    if isinstance(reason, NotEnoughDevices) and reason.empty:
+        return replace(reason, empty=False)
+    return reason
+
+
+def _may_get(request: RequestExplained, part: LeftOut) -> bool:
+    return request.of_left_out(part) != {False}
 
 
 def doubts_about_nodes(state: ClusterState, nodes: Collection[str]) -> tuple[CouldNotTell, ...]:

@@ -89,7 +89,14 @@ class RequestExplained:
         True if the request may get one; if it asks for all devices: if one matches, for without that one it gets none.
         """
         key = (LeftOut, part.slices, part.node, self.asks)
-        return self.fleet.shared(key, lambda: {False, *map(self._may_get, part.devices)})
+        return self.fleet.shared(
+            key, lambda: {self._may_fail(part), *map(self._may_get, part.devices)}
+        )
+
+    def _may_fail(self, part: LeftOut) -> bool:
+        """Return whether the request ends the search because the pool is invalid, as one for all devices does."""
+        read = not part.node or part.node in self.fleet.nodes.nodes
+        return part.invalid and read and self.request.all_devices and not self.problems
 
     def _may_get(self, device: SliceDevice) -> bool | None:
         if self._stop():

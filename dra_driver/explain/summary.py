@@ -129,9 +129,13 @@ def _binding(claims: Sequence[ClaimFacts]) -> list[BindingConditionsPending]:
 
 def _fitting(nodes: NodesExplained, *, asks: bool) -> str:
     """Return the sentence for devices that fit. Nodes that do not take the pod are counted separately."""
-    total, taking = nodes.count, len(nodes.taking)
+    there = [one.metadata.name for one in nodes.taking]
+    unknown = len(nodes.uncounted.intersection(there))
+    total, taking, more = nodes.count, len(there) - unknown, nodes.fitting - len(there)
     if not asks:
         return f"the pod asks for no devices; {taking:,} of {total:,} nodes would take it"
-    more = nodes.fitting - taking
-    besides = f" (and on {more:,} more, which would not take the pod)" if more else ""
+    others = [f"{more:,} more, which would not take the pod"] if more else []
+    if unknown:
+        others.append(f"{unknown:,} more, where nobody knows whether the pod has room")
+    besides = f" (and on {', and on '.join(others)})" if others else ""
     return f"the devices fit on {taking:,} of {total:,} nodes{besides}"

@@ -76,14 +76,20 @@ class TriedChanges:
         self._requests = requests
         self._added = added
         self._excluded = ""
-        self._where = taking(nodes.tried) if where is None else where
+        self._in_doubt: Sequence[Place] = ()
+        if where is None:
+            places = taking(nodes.tried, nodes.uncounted)
+            where = [one for one in places if not one.uncounted] or places
+            self._in_doubt = [one for one in places if one not in where]
+        self._where = where
         self._freed = FreedNodes(facts, nodes, requests.requests, self._where)
 
     def changes(self) -> tuple[Change, ...]:
         """Return up to MOST_CHANGES changes of different kinds, of which each makes everything fit, the cheapest first."""
         found = self.cheapest()
-        if not any(COSTS[one] <= COSTS["tolerate"] for one in found):
-            found = {**self._with_tolerations(), **found}
+        for others in (self._on_uncounted, self._with_tolerations):
+            if not any(COSTS[one] <= COSTS["tolerate"] for one in found):
+                found = {**others(), **found}
         most = {one: found[one] for one in _by_cost(found)[:MOST_CHANGES]}
         added = self._with_node()
         if added is not None:
@@ -141,12 +147,21 @@ class TriedChanges:
     def _constraints(self) -> Sequence[str]:
         return constraint_texts(self._facts.claims)
 
+    def _on_uncounted(self) -> dict[Kind, Change]:
+        return self._only_on(self._in_doubt)
+
+    def _only_on(self, places: Sequence[Place]) -> dict[Kind, Change]:
+        """Return the cheapest changes that help on these other nodes."""
+        if not places:
+            return {}
+        return TriedChanges(self._facts, self._nodes, self._requests, where=places).cheapest()
+
     def _with_tolerations(self) -> dict[Kind, Change]:
         """Return the changes that help on nodes that do not take the pod, each with what lets the pod go there."""
         places = not_taking(self._facts, self._nodes)
-        if not places or any(one.tried.fits for one in places):
+        if any(one.tried.fits for one in places):
             return {}  # where the devices fit, the report says already what keeps the pod off
-        return TriedChanges(self._facts, self._nodes, self._requests, where=places).cheapest()
+        return self._only_on(places)
 
     def no_help(self) -> str:
         """Return what does not help, although the user may expect it, after `changes` was called; "" if there is nothing.

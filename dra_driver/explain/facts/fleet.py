@@ -66,7 +66,7 @@ class Fleet:
         rules = state.device_taint_rules if self.is_on(TAINT_RULES) else ()
         tainted = with_taint_rules(state.resource_slices, rules)
         unread = {gap.name for gap in state.gaps("resourceslices")}
-        published, self.left_out = leave_out(tainted[0], unread)
+        published, self.left_out = leave_out(tainted[0], unread, state.nodes, self.rules)
         if self.rules.counters_beside_devices:
             published = tuple(with_own_counters(published))
         self.slices: tuple[ResourceSlice, ...] = published

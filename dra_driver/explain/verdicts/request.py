@@ -10,6 +10,7 @@ SHARED = "each of the devices can be had alone, but they share counters or capac
 ONLY_ONCE = "one request gets a device that can be shared only once: write a request for each share"
 APART = "one request gets a device that can be shared only once, and distinctAttribute wants another device for each share"
 """These are details of a ConstraintConflict in which no constraint has a part."""
+NONE_MATCHES = "all matching devices are asked for, and none matches"
 ALL_AT_ONCE = "all matching devices of a node are asked for, and they cannot be had at once"
 
 

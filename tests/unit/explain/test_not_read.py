@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is answered where something could not be read: a gap counts where it could change the answer."""
 
+import copy
 from typing import Any
 
 import msgspec
@@ -274,10 +275,7 @@ def test_a_slice_with_such_an_amount_leaves_open_only_what_may_get_its_devices()
     report = asked(cluster, about=(FITS_NOT,))
     assert (report.exit_code, len(unknown(report)), len(report.not_read)) == (2, 1, 1)
     groups = {one.nodes[0]: one.devices for one in report.nodes}
-    assert [str(one)[:26] for one in groups["evil"]] == [
-        "2 devices are needed on on",
-        "could not tell (malformed)",
-    ]
+    assert [str(one)[:26] for one in groups["evil"]] == ["could not tell (malformed)"]
     assert not any(isinstance(one, CouldNotTell) for one in groups[HOME])
     only_home = explain(cluster, ManifestSubject((FITS_NOT,), "ns", "f"), node=HOME)
     only_evil = explain(cluster, ManifestSubject((FITS,), "ns", "f"), node="evil")
@@ -305,8 +303,11 @@ def test_a_selector_that_fails_on_such_a_device_may_stop_the_pod_everywhere() ->
         request(selectors=[{"cel": {"expression": f'device.attributes["{GPU}"].model == "a"'}}])
     )
     good = resource_slice(devices(1, attributes={"model": {"string": "a"}}))
-    report = asked(state(words.node("evil"), good, bad), about=(model,))
+    cluster = state(words.node("evil"), good, bad)
+    report = asked(cluster, about=(model,))
     assert (report.exit_code, report.outcome) == (2, "could not tell")
+    on_home = explain(cluster, ManifestSubject((model,), "ns", "f"), node=HOME)
+    assert on_home.exit_code == 2
 
 
 def kept_from(node: str, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -438,6 +439,119 @@ def test_devices_of_a_node_are_in_doubt_with_the_counters_for_all_nodes() -> Non
         assert (report.exit_code, len(unknown(report))) == (code, code // 2)
     assert unknown(report)[0].startswith("resourceslices counters: spec.sharedCounters[card]")
     assert asked(on_two_nodes(*sharing(HUGE, at="evil"))).exit_code == 0
+
+
+def named_twice(amount: str, *, node: str) -> list[dict[str, Any]]:
+    """A pool of two slices for the node, with two devices of one name. Only a class of another driver matches them."""
+    pool = {"pool": "twice", "slices": 2, "driver": "other.example", "nodeName": node}
+    listed = devices(1, capacity={"memory": {"value": amount}})
+    return [
+        resource_slice(listed, name="first", **pool),
+        resource_slice(devices(1), name="second", **pool),
+    ]
+
+
+@pytest.mark.parametrize(("node", "code"), [(HOME, 2), ("evil", 2), ("gone", 0)])
+def test_an_invalid_pool_is_still_invalid_without_the_devices_of_such_a_slice(
+    node: str, code: int
+) -> None:
+    every = words.claim(request(allocationMode="All"))
+    for amount, found in (("1Gi", code // 2), (HUGE, code)):
+        cluster = on_two_nodes(*named_twice(amount, node=node))
+        assert asked(cluster, about=(every,)).exit_code == found
+        assert asked(cluster).exit_code == 0
+
+
+def test_the_other_devices_of_an_invalid_pool_are_in_doubt_too() -> None:
+    beside = resource_slice(devices(1, **RIGHT), name="for-all", slices=2, allNodes=True)
+    for amount, code in (("1Gi", 1), (HUGE, 2)):
+        bad = with_amount(amount, node=HOME, attributes={"model": {"string": "b"}})
+        bad["spec"]["pool"]["resourceSliceCount"] = 2
+        assert asked(state(bad, beside), about=(MODEL,)).exit_code == code
+
+
+@pytest.mark.parametrize(("minor", "code"), [(34, 0), (37, 2)])
+def test_up_to_1_34_a_pool_is_valid_if_its_slices_have_counter_sets_of_one_name(
+    minor: int, code: int
+) -> None:
+    (counters, _) = sharing(HUGE, at=HOME)
+    counters["spec"]["driver"] = "other.example"
+    second = copy.deepcopy(counters)
+    second["metadata"]["name"] = "second"
+    every = words.claim(request(allocationMode="All"))
+    cluster = state(
+        ONE,
+        counters,
+        second,
+        kubernetesVersion=f"v1.{minor}.1",
+        gates=["DRAPartitionableDevices"],
+    )
+    assert asked(cluster, about=(every,)).exit_code == code
+
+
+MODEL = words.claim(request(cel=f'device.attributes["{GPU}"].model == "a"'))
+RIGHT = {"attributes": {"model": {"string": "a"}}}
+
+
+@pytest.mark.parametrize(("node", "codes"), [(HOME, [0, 2]), ("evil", [1, 1])])
+def test_an_error_that_ends_the_search_is_certain_if_no_such_device_may_come_before_it(
+    node: str, codes: list[int]
+) -> None:
+    good = resource_slice(devices(1, **RIGHT), name="good", pool="a", nodeName="evil")
+    failing = resource_slice(devices(1, attributes={}), name="z", pool="z", nodeName=HOME)
+    found = [
+        asked(
+            state(words.node("evil"), good, failing, with_amount(amount, node=node, **RIGHT)),
+            about=(MODEL,),
+        ).exit_code
+        for amount in ("1Gi", HUGE)
+    ]
+    assert found == codes
+
+
+def test_the_search_may_come_to_an_error_if_it_takes_such_a_device_before() -> None:
+    """The first request takes that device, unless one of unknown amounts stands before it."""
+    two = words.claim(
+        request(), request(name="model", cel=f'device.attributes["{GPU}"].model == "a"')
+    )
+    first = devices(1, attributes={})
+    second = [{**one, "name": "z"} for one in devices(1, **RIGHT)]
+    shared = resource_slice([*first, *second], name="z", pool="z", allNodes=True)
+    cluster = {
+        amount: state(words.node("evil"), shared, before(amount)) for amount in ("1Gi", HUGE)
+    }
+    assert [asked(one, about=(two,)).exit_code for one in cluster.values()] == [1, 2]
+    shared["spec"] |= {"nodeName": HOME}
+    del shared["spec"]["allNodes"]
+    assert asked(state(words.node("evil"), shared, before(HUGE)), about=(two,)).exit_code == 0
+
+
+def before(amount: str) -> dict[str, Any]:
+    found = with_amount(amount, **RIGHT)
+    found["spec"]["pool"]["name"] = "a"
+    return found
+
+
+def test_an_error_that_other_nodes_have_too_is_certain() -> None:
+    everywhere = resource_slice(devices(1, attributes={}), name="z", pool="z", allNodes=True)
+    for fields in (RIGHT, {"attributes": {}}):
+        cluster = state(words.node("evil"), everywhere, with_amount(HUGE, **fields))
+        assert asked(cluster, about=(MODEL,)).exit_code == 1
+
+
+def test_no_reason_says_that_a_node_has_none_where_such_a_device_matches() -> None:
+    cluster = on_two_nodes(with_amount(attributes={"model": {"string": "a"}}))
+    every = request(allocationMode="All", name="every")
+    for asks in (request(), every):
+        report = asked(cluster, about=(words.claim(asks),))
+        groups = {one.nodes[0]: one.devices for one in report.nodes}
+        assert [type(one) for one in groups["evil"]] == [CouldNotTell]
+    two = words.claim(request(), request(name="other", deviceClassName="gpu", cel="false"))
+    groups = {one.nodes[0]: one.devices for one in asked(cluster, about=(two,)).nodes}
+    assert [str(one)[:40] for one in groups["evil"]] == [
+        "1 device is needed on one node, none can",
+        "could not tell (malformed): resourceslic",
+    ]
 
 
 def test_a_node_is_in_doubt_with_a_slice_for_all_nodes() -> None:
