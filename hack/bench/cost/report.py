@@ -110,4 +110,4 @@ def _milliseconds(seconds: float) -> str:
 def _three_digits(value: float) -> str:
     """Return the value with the digits that mean something, and never as a power of ten."""
     rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
+    return f"{rounded:,.0f}" if rounded.is_integer() else f"{rounded:g}"
