@@ -78,33 +78,42 @@ def doubts_about_devices(fleet: Fleet, asked: Asked) -> Iterator[CouldNotTell]:
 def _slices_that_count(fleet: Fleet, asked: Asked) -> Iterator[NotRead]:
     """Yield the gaps of single slices that may change the answer."""
     yield from (gap for gap in fleet.unread_slices if gap.name)
-    counting = {
-        name for part in fleet.left_out if _counts(fleet, part, asked) for name in part.slices
-    }
+    found = [part for part in fleet.left_out if any(_may_get(one, part) for one in asked.requests)]
+    doubted = {part.node for part in found}
+    if any(one.request.all_devices for one in asked.requests) and doubted.issuperset(asked.nodes):
+        counting = {name for part in found for name in part.slices}
+    else:
+        counting = {name for part in found if _counts(fleet, part, asked) for name in part.slices}
     yield from (gap for gap in fleet.state.gaps("resourceslices") if gap.name in counting)
 
 
 def _counts(fleet: Fleet, part: LeftOut, asked: Asked) -> bool:
-    """Return whether the devices that are left out may change the answer, which each of the nodes alone gives."""
-    found = {one for request in asked.requests for one in request.of_left_out(part)}
-    if found == {False}:
-        return False
+    """Return whether devices that are left out, and that a request may get, change the answer, which each of the nodes alone gives."""
     if not part.node or all(name == part.node for name in asked.nodes):
         return True
     # Another node gives the answer. So nothing changes it but an error on this node, and if there is one already, nothing does.
     if asked.fatal:
         return False
-    return None in found or not _ending_on(fleet, asked.requests).isdisjoint(("", part.node))
+    if any(_ends_it(one, part) for one in asked.requests):
+        return True
+    return not _ending_on(fleet, asked.requests).isdisjoint(("", part.node))
+
+
+def _ends_it(one: RequestExplained, part: LeftOut) -> bool:
+    """Return whether these devices may end the search with an error.
+
+    A selector may fail on one; and one may be what a constraint of a request for all devices cannot meet, or of an invalid pool.
+    """
+    constrained = bool(one.request.claim.spec.devices.constraints)
+    ends_all = one.request.all_devices and (constrained or part.invalid)
+    return ends_all or None in one.of_left_out(part)
 
 
 def _ending_on(fleet: Fleet, requests: Sequence[RequestExplained]) -> frozenset[str]:
     """Return the nodes on which the search may end with an error if it takes other devices there than it does now; with "": on all.
 
-    A request for all devices ends it with a constraint that these cannot meet, or with an invalid pool. A selector that fails on a
-    device does if the search comes to the device, which depends on what it has taken before.
+    A selector that fails on a device ends it if the search comes to the device, which depends on what it has taken before.
     """
-    if any(one.request.all_devices for one in requests):
-        return frozenset(("",))
     key = (_ending_on, *(one.asks for one in requests))
     return fleet.shared(key, lambda: frozenset(_failing_on(fleet, requests)))
 

@@ -6,6 +6,7 @@ been edited by hand too. `explain` lists the object as not read. What it says be
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ from dra_driver.model.cluster import ClusterState, NotRead
 Found = Iterable[tuple[str, QuantityText | None]]
 """The path of a quantity's field, and the quantity's text: at least those that cannot be parsed."""
 
+_Quantities = Mapping[type[ApiValue], Callable[[Any], Found]]
+
 PLENTY = "9223372036854775807"
 """The largest amount of a quantity of Kubernetes, in place of one that is unknown."""
 
@@ -44,7 +47,7 @@ def readable(state: ClusterState) -> ClusterState:
     gaps: list[NotRead] = []
     for resource, (field, rest) in _RESOURCES.items():
         objects: tuple[Any, ...] = getattr(state, field)
-        bad = {id(one): problem for one in objects if (problem := bad_quantity(one))}
+        bad = {id(one): problem for one in objects if (problem := _bad_of(_COUNTED, one))}
         if bad:
             left = (rest(one) if id(one) in bad else one for one in objects)
             kept[field] = tuple(one for one in left if one is not None)
@@ -56,7 +59,11 @@ def readable(state: ClusterState) -> ClusterState:
 
 def bad_quantity(thing: ApiValue) -> str:
     """Return the first quantity of the object that cannot be parsed, as "field: problem"; "" if all can be parsed."""
-    quantities = _QUANTITIES.get(type(thing))
+    return _bad_of(_QUANTITIES, thing)
+
+
+def _bad_of(quantities_of: _Quantities, thing: ApiValue) -> str:
+    quantities = quantities_of.get(type(thing))
     for field, text in quantities(thing) if quantities else ():
         problem = _problem(text) if text is not None else ""
         if problem:
@@ -143,10 +150,11 @@ def _of_node(node: Node) -> Found:
     return _named("status.allocatable", node.status.allocatable)
 
 
-def _of_pod(pod: Pod) -> Found:
+def _of_pod(pod: Pod, *, counted: bool = False) -> Found:
+    """Yield the quantities of a pod; `counted`: without those that nobody counts, which may be what they want."""
     spec = pod.spec
-    found = _of_containers("spec.containers", spec.containers or ())
-    found += _of_containers("spec.initContainers", spec.init_containers or ())
+    found = _of_containers("spec.containers", spec.containers or (), counted=counted)
+    found += _of_containers("spec.initContainers", spec.init_containers or (), counted=counted)
     if spec.resources is not None:
         found += _named("spec.resources.requests", spec.resources.requests)
     found += _named("spec.overhead", spec.overhead)
@@ -167,15 +175,16 @@ def _of_statuses(status: PodStatus) -> list[tuple[str, QuantityText | None]]:
 
 
 def _of_containers(
-    field: str, containers: Iterable[Container]
+    field: str, containers: Iterable[Container], *, counted: bool
 ) -> list[tuple[str, QuantityText | None]]:
     found: list[tuple[str, QuantityText | None]] = []
     for container in containers:
         resources = container.resources
-        # A limit is also the request, if the request is missing.
-        for kind, quantities in (("requests", resources.requests), ("limits", resources.limits)):
-            if quantities:
-                found += _named(f"{field}[{container.name}].resources.{kind}", quantities)
+        requests, limits = resources.requests or {}, resources.limits or {}
+        if counted and limits:  # a limit is the request, if the request is missing
+            limits = {name: text for name, text in limits.items() if name not in requests}
+        for kind, quantities in (("requests", requests), ("limits", limits)):
+            found += _named(f"{field}[{container.name}].resources.{kind}", quantities)
     return found
 
 
@@ -250,10 +259,11 @@ _RESOURCES: Mapping[str, tuple[str, Callable[[Any], ApiValue | None]]] = {
 }
 """The kinds that have quantities, each with its field of ClusterState, and what stays of an object with a bad one."""
 
-_QUANTITIES: Mapping[type[ApiValue], Callable[[Any], Found]] = {
+_QUANTITIES: _Quantities = {
     Node: _of_node,
     Pod: _of_pod,
     ResourceSlice: _of_slice,
     ResourceClaim: _of_claim,
     ResourceClaimTemplate: _of_template,
 }
+_COUNTED: _Quantities = {**_QUANTITIES, Pod: partial(_of_pod, counted=True)}

@@ -2,9 +2,9 @@
 """Which slices have a quantity that cannot be parsed, and which devices are in doubt for it?
 
 Such a slice stays in its pool, so that the pool is as complete as the scheduler sees it, but without devices and counters. So does
-each slice of the same pool for the same nodes: its devices may consume what the bad slice declares. A pool with counters is left out
-for all nodes, because its devices for other nodes may consume them. And so is a pool that is invalid, because without these devices
-it would look valid. Apart from their amounts all is known of these devices: for whom they are, and whether selectors match them. So they
+each slice of the same pool for the same nodes: its devices may consume what the bad slice declares. Where a node sees such slices with
+counters, all that it has of the pool is left out, because its devices may consume them. And so is what it has of an invalid pool, because
+without these devices the pool would look valid. What nodes do not see, as a slice of an older generation, changes nothing for them. Apart from their amounts all is known of these devices: for whom they are, and whether selectors match them. So they
 put in doubt only what may get one of them.
 """
 
@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from dra_driver.allocator.devices import PoolSlice, SliceDevice
 from dra_driver.allocator.features import Rules
 from dra_driver.allocator.own_counters import with_own_counters
+from dra_driver.allocator.pools import Pool
 from dra_driver.explain.facts.pools import pools_of
 from dra_driver.model.api.core import Node
 from dra_driver.model.api.resource_slice import ResourceSlice
 
-_Pool = tuple[str, str]
 _Part = tuple[str, str, str]
 
 
@@ -42,9 +42,11 @@ def leave_out(
     """Return the slices without what is in doubt because of the slices named in `bad`, and what that is."""
     if not any(one.metadata.name in bad for one in published):
         return tuple(published), ()
-    pools = {_part(one)[:2] for one in published if one.metadata.name in bad}
-    invalid = _invalid([one for one in published if _part(one)[:2] in pools], nodes, rules)
-    names = _bad_parts(published, bad, invalid)
+    views = _views(published, bad, nodes, rules)
+    names = _bad_parts(published, bad, views)
+    invalid = {
+        _part(one.published) for pool in views if pool.invalid_because for one in pool.slices
+    }
     devices: dict[_Part, list[SliceDevice]] = {part: [] for part in names}
     kept: list[ResourceSlice] = []
     for one in published:
@@ -54,38 +56,53 @@ def leave_out(
             one = replace(one, spec=replace(one.spec, devices=None, shared_counters=None))  # noqa: PLW2901
         kept.append(one)
     found = (
-        LeftOut(tuple(names[part]), part[2], tuple(devices[part]), part[:2] in invalid)
+        LeftOut(tuple(names[part]), part[2], tuple(devices[part]), part in invalid)
         for part in names
     )
     return tuple(kept), tuple(found)
 
 
-def _invalid(
-    published: Sequence[ResourceSlice], nodes: Sequence[Node], rules: Rules
-) -> Collection[_Pool]:
-    """Return the pools that some node finds invalid: that depends on names, and on no amount."""
+def _views(
+    published: Sequence[ResourceSlice], bad: Collection[str], nodes: Sequence[Node], rules: Rules
+) -> Collection[Pool]:
+    """Return the pools with bad slices as the nodes see them. Whether one is valid depends on names, and on no amount."""
+    pools = {_part(one)[:2] for one in published if one.metadata.name in bad}
+    there = [one for one in published if _part(one)[:2] in pools]
     if rules.counters_beside_devices:
-        published = with_own_counters(published)
-    found = pools_of(published, nodes, rules)
-    return {(one.driver, one.pool) for one, pool in found.items() if pool.invalid_because}
+        there = with_own_counters(there)
+    return pools_of(there, nodes, rules).values()
 
 
 def _bad_parts(
-    published: Sequence[ResourceSlice], bad: Collection[str], invalid: Collection[_Pool]
+    published: Sequence[ResourceSlice], bad: Collection[str], views: Collection[Pool]
 ) -> dict[_Part, list[str]]:
-    """Return what is left out, each part with the bad slices that are the reason."""
+    """Return what is left out, each part with the bad slices that are the reason.
+
+    Where a node sees what is left out, all that it has of the pool is too if the pool is invalid, which it would not be without that, or
+    if there are counters, which would be others.
+    """
     names: dict[_Part, list[str]] = {}
-    of_pools: dict[_Pool, list[str]] = {}
     for one in published:
         if one.metadata.name in bad:
-            part = _part(one)
-            names.setdefault(part, []).append(one.metadata.name)
-            of_pools.setdefault(part[:2], []).append(one.metadata.name)
-    whole = {_part(one)[:2] for one in published if one.spec.shared_counters}.union(invalid)
-    for part in map(_part, published):
-        if part[:2] in whole and part[:2] in of_pools:
-            names.setdefault(part, of_pools[part[:2]])
+            names.setdefault(_part(one), []).append(one.metadata.name)
+    known = 0
+    while known < len(names):
+        known = len(names)
+        for pool in views:
+            here = [each for each in pool.slices if each.only is None or each.only]
+            if not here:
+                continue  # each node sees another part of it
+            read = [(_part(each.published), each) for each in (*pool.slices, *pool.for_others)]
+            left_out = [each for part, each in read if part in names]
+            if left_out and (pool.invalid_because or any(map(_has_counters, left_out))):
+                why = sorted({name for part, _ in read for name in names.get(part, ())})
+                for each in here:
+                    names.setdefault(_part(each.published), why)
     return names
+
+
+def _has_counters(one: PoolSlice) -> bool:
+    return bool(one.spec.shared_counters) or any(d.device.consumes_counters for d in one.devices)
 
 
 def _part(published: ResourceSlice) -> _Part:

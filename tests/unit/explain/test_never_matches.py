@@ -249,9 +249,9 @@ def test_a_constraint_on_a_mistyped_attribute_is_corrected() -> None:
 
 
 def test_mistyped_attributes_of_several_constraints_are_corrected_together() -> None:
-    constraints = [{"matchAttribute": f"{GPU}/nuna"}, {"distinctAttribute": f"{GPU}/indexs"}]
+    constraints = [{"matchAttribute": f"{GPU}/nuna"}, {"distinctAttribute": f"{GPU}/indexx"}]
     listed = [device(f"gpu-{n}", attributes={"numa": {"int": 0}, "index": {"int": n}}) for n in (0, 1)]  # fmt: skip
     two = words.claim(request("a"), request("b"), constraints=constraints)
     report = answer(state(resource_slice(listed)), two)
-    right = f"write {GPU}/numa instead of {GPU}/nuna and write {GPU}/index instead of {GPU}/indexs"
+    right = f"write {GPU}/numa instead of {GPU}/nuna and write {GPU}/index instead of {GPU}/indexx"
     assert changes(report) == [f"claim ns/mine: {right} on {HOME}"]

@@ -205,3 +205,16 @@ def test_capacity_with_and_without_a_policy_is_read() -> None:
     ]
     cluster = msgspec.convert({"resourceSlices": [published(devices=listed)]}, ClusterState)
     assert readable(cluster) == cluster
+
+
+def test_a_limit_beside_a_request_is_counted_by_nobody() -> None:
+    """One pod on each node must not make all nodes unknown by what no scheduler reads. A manifest with it is refused all the same."""
+    limits = {"memory": BAD}
+    for requests, gaps in (({"memory": "1Mi"}, 0), ({"cpu": "1"}, 1)):
+        resources = {"requests": requests, "limits": limits}
+        thing = pod(nodeName="n", containers=[{"name": "c", "resources": resources}])
+        state = msgspec.convert({"pods": [thing]}, ClusterState)
+        found = readable(state)
+        assert len(found.not_read) == gaps
+        assert len(found.pods) == 1 - gaps
+        assert bad_quantity(state.pods[0]) == f"spec.containers[c].resources.limits[memory]: {WHY}"
