@@ -97,8 +97,8 @@ class NodeGroup(_Part, frozen=True):
     """Nodes with the same answer. `devices` are the reasons why the devices do not fit there (empty: they fit).
 
     `requests` has for each of these reasons the request that it is about, "" if it is about no single one; empty if only one is asked for.
-    `pod` are the other reasons why the pod cannot go there, or a CouldNotTell if nobody knows whether it has room. `placement` are the devices that the scheduler would take on the first
-    of `nodes`.
+    `pod` are the other reasons why the pod cannot go there, or a CouldNotTell if nobody knows whether it has room. `placement` are the
+    devices that the scheduler would take on the first of `nodes`.
     """
 
     count: int

@@ -4,8 +4,10 @@
 Such a slice stays in its pool, so that the pool is as complete as the scheduler sees it, but without devices and counters. So does
 each slice of the same pool for the same nodes: its devices may consume what the bad slice declares. Where a node sees such slices with
 counters, all that it has of the pool is left out, because its devices may consume them. And so is what it has of an invalid pool, because
-without these devices the pool would look valid. What nodes do not see, as a slice of an older generation, changes nothing for them. Apart from their amounts all is known of these devices: for whom they are, and whether selectors match them. So they
-put in doubt only what may get one of them.
+without these devices the pool would look valid. What nodes do not see, as a slice of an older generation, changes nothing for them.
+
+Apart from their amounts all is known of these devices: for whom they are, and whether selectors match them. So they put in doubt only
+what may get one of them.
 """
 
 from collections.abc import Collection, Sequence
