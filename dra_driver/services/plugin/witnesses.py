@@ -14,6 +14,7 @@ LIST_SECONDS = 5.0  # between two questions to pod-resources while units are giv
 # The admission of a container takes as long as the plugins of its other resources. After this time, if pod-resources do not list it, it has failed.
 # A kubelet that has just started has heard of its pods by then.
 ADMISSION_SECONDS = 120.0
+GRACE_SECONDS = 10.0  # an admitted pod gets its cgroup at once
 
 
 class Witnesses(Struct, frozen=True):

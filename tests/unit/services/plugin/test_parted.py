@@ -21,8 +21,8 @@ from dra_driver.model.plugin import (
 from dra_driver.model.state import Users
 from dra_driver.planning.plugin.listed import Listing
 from dra_driver.planning.plugin.parted import parted
-from dra_driver.services.plugin.holders import GRACE_SECONDS
 from dra_driver.services.plugin.parting import part
+from dra_driver.services.plugin.witnesses import GRACE_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints
 from tests.support.local_node import ManualClock
