@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ResourceName, UnitId
+from dra_driver.model.plugin import KubeletCheckpoint
 from dra_driver.model.state import CallBegun, PreparedClaim, Unknown, Users
-from dra_driver.planning.plugin.rows import describes, units_of
+from dra_driver.planning.plugin.parted import parted_by_call
+from dra_driver.planning.plugin.rows import answered_units, sharing, units_of
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.living import Living
@@ -54,36 +56,82 @@ class Giving:
         if row is None:
             return ""
         row = self._naming.identified(row)
-        found = self._living.parted(row)
-        asked = found is not None and row.ref.name == resource and units_of(found.rest) & units
-        # The kubelet gives out only what nobody has. Without its call the checkpoint alone does not say so.
-        if found is not None and (asked or not self._living.may_have(found.rest)):
-            reason = self._take_back.part(row, found, until)
-            if asked or not reason:
-                return reason
-        if row.held is None and not (row.ref.name == resource and units_of(row) & units):
-            # Other units of the same hardware: a share and the whole device, or two resources. So the call says nothing about the row's pod.
-            return self._living.needed(row) or self._take_back.whole(row, ENDED, until)
-        if row.held is not None or row.boot_id != self._parts.store.boot_id:
+        if row.held is not None:
             return self._take_back.whole(row, REUSED, until)
-        return self._asked_for(row, units, until)
-
-    def _asked_for(self, row: PreparedClaim, units: frozenset[UnitId], until: float) -> Again | str:
+        asked = units & units_of(row) if row.ref.name == resource else frozenset()
+        if not asked:
+            return self._for_other_units(row, until)
         known = self._memory.of(row)
         if known.in_call:
             return "another call sets it up"
+        if row.boot_id == self._parts.store.boot_id and row.users.has_unknown:
+            return self._asked_for_unnamed(row, asked, known, until)
+        return self._asked_for(row, asked, known, until)
+
+    def _for_other_units(self, row: PreparedClaim, until: float) -> str:
+        """A call for other units of the same hardware: a share and the whole device, or two resources. It says nothing about the row's pod."""
+        reason = self._living.needed(row)
+        if not reason:
+            return self._take_back.whole(row, ENDED, until)
+        found = self._living.parted(row)
+        return reason if found is None else self._take_back.part(row, found, until)
+
+    def _asked_for(
+        self, row: PreparedClaim, asked: frozenset[UnitId], known: Remembered, until: float
+    ) -> Again | str:
+        """A call for units of the row. The kubelet gives out only what nobody has: whoever had them has ended, or gets them again now. But pods may
+        have other units of the row. While one of them may live, or it is not known whether the pod of the row is still being admitted, a call gets
+        nothing but what it asks for, and the row is not held.
+        """
         _, checkpoint = self._witnesses.checkpoint()
-        several = len(row.users.pods or ()) > 1 and not units_of(row) <= units
-        if several and isinstance(checkpoint, Unknown):
+        if isinstance(checkpoint, Unknown):
+            if asked != units_of(row):
+                return f"who has its other units is not known: {checkpoint.reason}"
+            checkpoint = KubeletCheckpoint(())
+        found = parted_by_call(row, asked, checkpoint.containers)
+        is_kept = found is not None and self._living.keep_units(found, checkpoint)
+        is_named = any(one.units & asked for one in sharing(checkpoint.containers, row))
+        judged = row if found is None else found.rest
+        if (is_named or not is_kept) and self._can_be_given_again(row, judged, asked):
+            return self._give_again(row, known)
+        in_admission = not known.witnessed and self._living.is_new(known)
+        if found is not None and (is_kept or in_admission):
+            return self._take_back.part(row, self._living.proven(found), until)
+        return self._take_back.whole(row, REUSED, until)
+
+    def _can_be_given_again(
+        self, row: PreparedClaim, part: PreparedClaim, asked: frozenset[UnitId]
+    ) -> bool:
+        """Whether nothing of the pods of this part ever ran. Of units that were taken up from another plugin, or that are being taken back, there is no
+        answer that could be given again, nor is there one after a reboot.
+        """
+        if row.boot_id != self._parts.store.boot_id or not asked <= answered_units(row):
+            return False
+        return not self._living.may_have_run(row, part)
+
+    def _asked_for_unnamed(
+        self, row: PreparedClaim, asked: frozenset[UnitId], known: Remembered, until: float
+    ) -> Again | str:
+        """No checkpoint has named the pod of the row's last call."""
+        if known.unanswered or self._naming.is_unwritten(known):
+            # The kubelet has ended that admission without a note: its pod was refused, and has no container.
+            if row.users.pods is not None and not known.unanswered:
+                return self._asked_for(self._naming.note_failure(row), asked, known, until)
+            self._take_back.forgotten(row)
+            return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
+        _, checkpoint = self._witnesses.checkpoint()
+        suspects = self._naming.suspects(known)
+        containers = () if isinstance(checkpoint, Unknown) else checkpoint.containers
+        found = parted_by_call(row, asked, containers, suspects or ())
+        if found is not None and isinstance(checkpoint, Unknown):
             return f"who has its other units is not known: {checkpoint.reason}"
-        if row.users.has_unknown:
-            if row.users.pods is None or not self._naming.is_unwritten(known):
-                return self._take_back_unnamed(row, known, until)
-            row = self._naming.note_failure(row)
-        # Of units that were taken up from another plugin, or that are being taken back, there is no answer that could be given again.
-        if not describes(row, units) or known.seen or self._living.runs(row):
-            return self._take_back.whole(row, REUSED, until)
-        return self._give_again(row, known)
+        # That pod may have others of its units than this call.
+        if found is not None and (row.users.pods is not None or self._living.is_new(known)):
+            if suspects is None:
+                return "the kubelet's checkpoint has not named its pod yet"
+            return self._take_back.part(row, found, until)
+        named = self._naming.with_suspects(row, known)
+        return JUST_GIVEN if named is None else self._take_back.whole(named, REUSED, until)
 
     def _give_again(self, row: PreparedClaim, known: Remembered) -> Again | str:
         """Nothing of the row's pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it
@@ -104,14 +152,5 @@ class Giving:
             # Before the row has the call: whoever looks then must not take an older entry for its pod's.
             known.since, known.settled = self._parts.clock(), None
             known.begun, known.before = version, call.pods
+            known.entries = frozenset(checkpoint.containers)
             return Again(self._naming.note(row, Users((), sole=row.users.sole, call=call)))
-
-    def _take_back_unnamed(self, row: PreparedClaim, known: Remembered, until: float) -> str:
-        if known.unanswered or self._naming.is_unwritten(known):
-            # The kubelet has ended that admission without a note: its pod was refused, and has no container.
-            self._take_back.forgotten(row)
-            return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
-        found = self._naming.with_suspects(row, known)
-        if found is None:
-            return JUST_GIVEN
-        return self._take_back.whole(found, REUSED, until)

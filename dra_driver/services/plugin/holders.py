@@ -36,7 +36,6 @@ from dra_driver.services.plugin.naming import Naming
 from dra_driver.services.plugin.taking_back import ENDED, FORGOTTEN, TakingBack
 from dra_driver.services.plugin.witnesses import (
     ADMISSION_SECONDS,
-    GRACE_SECONDS,
     ActiveLists,
     Witnesses,
 )
@@ -101,10 +100,11 @@ class Holders:
 
     def expect(self, uid: ClaimUid) -> CallBegun | None:
         """A call begins: what the witnesses say now has nothing to do with it. Returns what they say; None if they are silent."""
-        version, _ = self._witnesses.checkpoint()
+        version, checkpoint = self._witnesses.checkpoint()
         pods = self._witnesses.pods()
         begun = None if isinstance(pods, Unknown) else CallBegun(version, pods)
-        self._memory.begin(uid, version, begun)
+        entries = () if isinstance(checkpoint, Unknown) else checkpoint.containers
+        self._memory.begin(uid, version, begun, entries)
         return begun
 
     def answered(self, uid: ClaimUid) -> None:
@@ -113,7 +113,8 @@ class Holders:
 
     def set_up_again(self, row: PreparedClaim) -> None:
         """The node was rebooted, and the kubelet starts the row's pod without a call, once it has heard of it."""
-        self._memory.of(row).rebooted = True
+        known = self._memory.of(row)
+        known.rebooted = known.witnessed = True
 
     def give_up(self, row: PreparedClaim, locks: ClaimLocks) -> None:
         """The kubelet gets an error, so no container can start with the row: take it back. If that cannot be done now, or if work on it goes on,
@@ -165,9 +166,7 @@ class Holders:
         elif self._living.is_over(row):
             self._take_back.tried(row, partial(self._take_back.whole, row, ENDED))
         else:
-            found = self._living.parted(row)
-            is_new = self._parts.clock() - known.since < GRACE_SECONDS
-            if found is not None and not is_new and not self._living.may_have(found.rest):
+            if (found := self._living.parted(row)) is not None:
                 self._take_back.tried(row, partial(self._take_back.part, row, found))
             if row.ref.uid in unlisted:
                 self._take_back.tried(row, partial(self._take_back.whole, row, FORGOTTEN))

@@ -5,14 +5,16 @@ A row is over when its pod had processes, and has neither a process nor a cgroup
 moment, and its containers start again without a call.
 """
 
+from msgspec.structs import replace
+
 from dra_driver.model.ids import PodUid
 from dra_driver.model.plugin import KubeletCheckpoint
 from dra_driver.model.presence import Gone
-from dra_driver.model.state import PreparedClaim, Unknown
+from dra_driver.model.state import PreparedClaim, Unknown, Users
 from dra_driver.planning.plugin.parted import Parted, parted
-from dra_driver.planning.plugin.rows import shares_units
+from dra_driver.planning.plugin.rows import sharing
 from dra_driver.services.parts import NodeParts
-from dra_driver.services.plugin.memory import Memory
+from dra_driver.services.plugin.memory import Memory, Remembered
 from dra_driver.services.plugin.witnesses import (
     ADMISSION_SECONDS,
     GRACE_SECONDS,
@@ -76,15 +78,46 @@ class Living:
         pods = self._witnesses.pods()
         return not isinstance(pods, Unknown) and not pods.isdisjoint(row.users.pods or ())
 
-    def may_have(self, rest: PreparedClaim) -> bool:
-        """Whether a pod of before may be about to start with these units after all: the kubelet may have written an older checkpoint last."""
-        return self._has_cgroup(rest) or self._lists.lists(rest)
+    def _may_have(self, part: PreparedClaim) -> bool:
+        """Whether a pod may have this part of a row: the kubelet keeps a cgroup for one of its pods, or lists its units."""
+        return self._has_cgroup(part) or self._lists.lists(part)
+
+    def is_new(self, known: Remembered) -> bool:
+        """Whether the admission of the row's pod may still go on, or has just ended."""
+        return self._parts.clock() - known.since < GRACE_SECONDS
+
+    def may_have_run(self, row: PreparedClaim, part: PreparedClaim) -> bool:
+        """Whether a pod of this part of the row may have run, or something runs now, since the units were set up."""
+        known = self._memory.of(row)
+        if not known.witnessed or not known.seen.isdisjoint(part.users.pods or ()):
+            return True
+        if self._parts.usage.presence is None and not self.is_new(known):
+            return True
+        return bool(self._parts.usage.of(part))
+
+    def keep_units(self, found: Parted, checkpoint: KubeletCheckpoint) -> bool:
+        """Whether a pod that the checkpoint names for the kept part may live with it."""
+        pods, kept = found.keepers, found.kept
+        if kept.boot_id != self._parts.store.boot_id:
+            return not frozenset(pods).isdisjoint(self.comers(kept, checkpoint))
+        kept = replace(kept, users=Users(pods))
+        return bool(pods) and (
+            self.is_new(self._memory.of(kept)) or self._may_have(kept) or self.runs(kept)
+        )
+
+    def proven(self, found: Parted) -> Parted:
+        """Of a part that a call asks for: if no other pods than the keepers have had the row, only the kubelet of now can say that they do not have
+        this part, too. An older checkpoint would say the same.
+        """
+        if found.rest.users.pods or self._lists.has(found.kept):
+            return found
+        return replace(found, rest=replace(found.rest, users=found.kept.users))
 
     def _is_named(self, row: PreparedClaim) -> bool:
         _, checkpoint = self._witnesses.checkpoint()
         if isinstance(checkpoint, Unknown):
             return True
-        return any(shares_units(one, row) for one in checkpoint.containers)
+        return bool(sharing(checkpoint.containers, row))
 
     def _needed_after_boot(self, row: PreparedClaim) -> str:
         _, checkpoint = self._witnesses.checkpoint()
@@ -100,7 +133,7 @@ class Living:
         The kubelet keeps its entries of ended pods. A pod that it knows has a cgroup, also while it waits to start, and is active. So a pod without
         a cgroup has ended, if the kubelet has had the time to hear of it and does not list the units.
         """
-        named = dict.fromkeys(one.pod for one in checkpoint.containers if shares_units(one, row))
+        named = dict.fromkeys(one.pod for one in sharing(checkpoint.containers, row))
         pods = self._witnesses.pods()
         if not named or isinstance(pods, Unknown) or not self._lists.is_long_absent(row):
             return tuple(named)
@@ -108,11 +141,15 @@ class Living:
 
     def parted(self, row: PreparedClaim) -> Parted | None:
         """Find units that nobody has any more, in a row that other pods have had before: a part of it was given again."""
-        if row.held is not None or row.users.has_unknown:
+        if row.users.has_unknown:
             return None
         if len(row.devices) == 1 or len(row.users.pods or ()) == 1:
             return None  # so are most rows, and this is asked at each look
         _, checkpoint = self._witnesses.checkpoint()
         if isinstance(checkpoint, Unknown):
             return None
-        return parted(row, checkpoint.containers)
+        found = parted(row, checkpoint.containers)
+        # The kubelet may have written an older checkpoint last: a pod of before may be about to start with these units after all.
+        if found is None or self.is_new(self._memory.of(row)) or self._may_have(found.rest):
+            return None
+        return found

@@ -6,8 +6,9 @@ it gives their units away. So an entry counts for a row only if the file was wri
 """
 
 from dra_driver.model.events import UnitsIdentified
+from dra_driver.model.ids import PodUid
 from dra_driver.model.state import PreparedClaim, Unknown, Users
-from dra_driver.planning.plugin.rows import shares_units
+from dra_driver.planning.plugin.rows import sharing
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.memory import Memory, Remembered
 from dra_driver.services.plugin.witnesses import Witnesses
@@ -33,8 +34,9 @@ class Naming:
         written, checkpoint = self._witnesses.checkpoint()
         if isinstance(checkpoint, Unknown) or written in (known.begun, known.read):
             return row
-        found = [one for one in checkpoint.containers if shares_units(one, row)]
-        if not found:
+        found = sharing(checkpoint.containers, row)
+        if not found or (row.users.has_unknown and known.entries.issuperset(found)):
+            # An entry of before the call may be in the file for another reason: the kubelet has written what it knew before.
             return row
         users = Users(tuple(dict.fromkeys(one.pod for one in found)), sole=True)
         if row.users.joined(users) == row.users:
@@ -54,11 +56,18 @@ class Naming:
 
     def with_suspects(self, row: PreparedClaim, known: Remembered) -> PreparedClaim | None:
         """Name each pod that has come since the call. Returns None if the row has been given to a container meanwhile."""
+        suspects = self.suspects(known)
+        if suspects is None:
+            return row
+        found = self.note(row, Users(suspects))
+        return found if found.users.call is None else None
+
+    def suspects(self, known: Remembered) -> tuple[PodUid, ...] | None:
+        """Return the pods that have come since the call; None if they are not known."""
         pods = self._witnesses.pods()
         if known.before is None or isinstance(pods, Unknown):
-            return row
-        found = self.note(row, Users(tuple(sorted(pods - known.before))))
-        return found if found.users.call is None else None
+            return None
+        return tuple(sorted(pods - known.before))
 
     def note_failure(self, row: PreparedClaim) -> PreparedClaim:
         """The last call has led to no container: whoever had the units before it is to be judged."""

@@ -70,9 +70,7 @@ class TakingBack:
 
     def part(self, row: PreparedClaim, found: Parted, until: float) -> str:
         """Take back the rest of a row. Returns why that is not possible now; then nothing is held."""
-        reason = take_part(self._parts, row, found, until)
-        self._freed()  # or it is in the list as what nobody can get now
-        return reason
+        return take_part(self._parts, row, found, until, freed=self._freed)
 
     def forgotten(self, row: PreparedClaim) -> None:
         """Forget a row that no container can have, unless somebody works on it."""

@@ -79,6 +79,11 @@ class ActiveLists:
                 gone.add(row.ref.uid)
         return frozenset(gone)
 
+    def has(self, row: PreparedClaim) -> bool:
+        """Whether an active pod has units of the row now, for all that the kubelet says."""
+        active = self._witnesses.active_units(ResourceName(row.ref.name))
+        return not isinstance(active, Unknown) and bool(units_of(row) & active)
+
     def lists(self, row: PreparedClaim) -> bool:
         """Whether an active pod has units of the row now, or may have: nobody answers."""
         active = self._witnesses.active_units(ResourceName(row.ref.name))

@@ -14,7 +14,7 @@ from dra_driver.model.plan import MarkStarted, ResetDevice, WriteCdiSpec
 from dra_driver.model.plugin import UnitsOfContainer
 from dra_driver.model.state import PreparedClaim, Users
 from dra_driver.planning.plugin.parted import parted
-from dra_driver.planning.plugin.rows import describes, units_of
+from dra_driver.planning.plugin.rows import answered_units
 from tests.unit.planning.plugin.test_rows import GPU, KIND, a_device, a_row
 
 UID = ClaimUid("plugin-1")
@@ -70,8 +70,7 @@ def test_first_the_text_goes_then_the_set_up_and_the_owner_last() -> None:
     assert found is not None
     told = found.told.claim
     assert (told.devices, told.leases) == ((ONE, ZERO), LEASES[::-1])
-    assert describes(told, [UnitId("GPU-1")])
-    assert not describes(told, units_of(ROW))
+    assert answered_units(told) == {"GPU-1"}
     assert found.plan.steps == (
         WriteCdiSpec(UID, told.cdi_spec),
         ResetDevice(LEASES[0]),
@@ -97,4 +96,4 @@ def test_a_row_that_is_not_set_up_and_whose_leases_are_not_known_has_no_text_to_
     assert found is not None
     assert found.told.claim.leases is None
     assert [type(step) for step in found.plan.steps] == [ResetDevice, MarkStarted]
-    assert not describes(found.kept, [UnitId("GPU-0")])
+    assert answered_units(found.kept) == frozenset()

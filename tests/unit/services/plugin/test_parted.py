@@ -188,7 +188,7 @@ def test_a_row_that_changes_meanwhile_is_judged_anew(node: PluginNode) -> None:
     found = parted(replace(before, users=Users((PodUid("pod-a"),))), node.containers)
     assert found is not None
     node.holders.for_another(before.ref, GPU, frozenset(), until=until)
-    assert part(node.parts, before, found, until) == "it has just changed"
+    assert part(node.parts, before, found, until, freed=lambda: None) == "it has just changed"
     (row,) = node.rows()
     assert row.held is None
 
@@ -328,7 +328,7 @@ def test_a_row_that_was_parted_half_is_set_up_again_after_a_reboot(node: PluginN
         undone.append(lease)
 
     node.reset = once
-    refused(node.allocate(shares[2]))
+    refused(node.allocate(*shares[1:]))
     node.reset = lambda _lease: None
     node.reboot()
     node.cgroups.add(PodUid("pod-b"))
