@@ -5,13 +5,16 @@ The kubelet admits one pod at a time. So a new call that names the units of a ro
 the same pod gets them again, for a container after an init container.
 """
 
+from collections.abc import Iterable
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dra_driver.model.claim import ClaimRef
-from dra_driver.model.ids import ResourceName, UnitId
+from dra_driver.model.ids import PodUid, ResourceName, UnitId
 from dra_driver.model.plugin import KubeletCheckpoint
 from dra_driver.model.state import CallBegun, PreparedClaim, Unknown, Users
-from dra_driver.planning.plugin.parted import parted_by_call
+from dra_driver.planning.plugin.parted import Parted, parted_by_call
 from dra_driver.planning.plugin.rows import answered_units, sharing, units_of
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import NodeParts
@@ -26,6 +29,26 @@ class Again(Struct, frozen=True):
     """The pod of this row gets its units a second time; another container of it answers for them."""
 
     row: PreparedClaim
+
+
+class _Call(Struct, frozen=True):
+    """A call that asks for units of a row, with what is known of the row."""
+
+    row: PreparedClaim
+    asked: frozenset[UnitId]
+    known: Remembered
+    checkpoint: KubeletCheckpoint
+    until: float
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the checkpoint names a pod for a unit that is asked for."""
+        mine = sharing(self.checkpoint.containers, self.row)
+        return any(not one.units.isdisjoint(self.asked) for one in mine)
+
+    def parted(self, suspects: Iterable[PodUid] = ()) -> Parted | None:
+        """Make the asked units the rest of the row; None if they are all of it."""
+        return parted_by_call(self.row, self.asked, self.checkpoint.containers, suspects)
 
 
 class Giving:
@@ -59,14 +82,25 @@ class Giving:
         if row.held is not None:
             return self._take_back.whole(row, REUSED, until)
         asked = units & units_of(row) if row.ref.name == resource else frozenset()
-        if not asked:
-            return self._for_other_units(row, until)
+        if asked:
+            return self._for_its_units(row, asked, until)
+        return self._for_other_units(row, until)
+
+    def _for_its_units(
+        self, row: PreparedClaim, asked: frozenset[UnitId], until: float
+    ) -> Again | str:
         known = self._memory.of(row)
         if known.in_call:
             return "another call sets it up"
+        _, checkpoint = self._witnesses.checkpoint()
+        if isinstance(checkpoint, Unknown):
+            if asked != units_of(row):
+                return f"who has its other units is not known: {checkpoint.reason}"
+            checkpoint = KubeletCheckpoint()
+        call = _Call(row, asked, known, checkpoint, until)
         if row.boot_id == self._parts.store.boot_id and row.users.has_unknown:
-            return self._asked_for_unnamed(row, asked, known, until)
-        return self._asked_for(row, asked, known, until)
+            return self._asked_for_unnamed(call)
+        return self._asked_for(call)
 
     def _for_other_units(self, row: PreparedClaim, until: float) -> str:
         """A call for other units of the same hardware: a share and the whole device, or two resources. It says nothing about the row's pod."""
@@ -76,56 +110,37 @@ class Giving:
         found = self._living.parted(row)
         return reason if found is None else self._take_back.part(row, found, until)
 
-    def _asked_for(
-        self, row: PreparedClaim, asked: frozenset[UnitId], known: Remembered, until: float
-    ) -> Again | str:
-        """A call for units of the row. The kubelet gives out only what nobody has: whoever had them has ended, or gets them again now. But pods may
-        have other units of the row. While one of them may live, or it is not known whether the pod of the row is still being admitted, a call gets
-        nothing but what it asks for, and the row is not held.
+    def _asked_for(self, call: _Call) -> Again | str:
+        """The kubelet gives out only what nobody has: whoever had the units has ended, or gets them again now. But pods may have others of the row.
+        While one of them may live, or it is not known whether the pod of the row is still being admitted, a call gets nothing but what it asks
+        for, and the row is not held.
         """
-        _, checkpoint = self._witnesses.checkpoint()
-        if isinstance(checkpoint, Unknown):
-            if asked != units_of(row):
-                return f"who has its other units is not known: {checkpoint.reason}"
-            checkpoint = KubeletCheckpoint(())
-        found = parted_by_call(row, asked, checkpoint.containers)
-        is_kept = found is not None and self._living.keep_units(found, checkpoint)
-        is_named = any(one.units & asked for one in sharing(checkpoint.containers, row))
-        judged = row if found is None else found.rest
-        if (is_named or not is_kept) and self._can_be_given_again(row, judged, asked):
-            return self._give_again(row, known)
-        in_admission = not known.witnessed and self._living.is_new(known)
+        row, known, until = call.row, call.known, call.until
+        found = call.parted()
+        is_kept = found is not None and self._living.keep_units(found, call.checkpoint)
+        of_this_boot = row.boot_id == self._parts.store.boot_id
+        # Of units that were taken up from another plugin, or that are being taken back, there is no answer that could be given again.
+        if of_this_boot and call.asked <= answered_units(row) and (call.is_named or not is_kept):
+            part = row if found is None else found.rest
+            if not self._living.may_have_run(row, part):
+                return self._give_again(row, known)
+        in_admission = of_this_boot and not known.witnessed and self._living.is_new(known)
         if found is not None and (is_kept or in_admission):
             return self._take_back.part(row, self._living.proven(found), until)
         return self._take_back.whole(row, REUSED, until)
 
-    def _can_be_given_again(
-        self, row: PreparedClaim, part: PreparedClaim, asked: frozenset[UnitId]
-    ) -> bool:
-        """Whether nothing of the pods of this part ever ran. Of units that were taken up from another plugin, or that are being taken back, there is no
-        answer that could be given again, nor is there one after a reboot.
-        """
-        if row.boot_id != self._parts.store.boot_id or not asked <= answered_units(row):
-            return False
-        return not self._living.may_have_run(row, part)
-
-    def _asked_for_unnamed(
-        self, row: PreparedClaim, asked: frozenset[UnitId], known: Remembered, until: float
-    ) -> Again | str:
+    def _asked_for_unnamed(self, call: _Call) -> Again | str:
         """No checkpoint has named the pod of the row's last call."""
+        row, known, until = call.row, call.known, call.until
         if known.unanswered or self._naming.is_unwritten(known):
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             if row.users.pods is not None and not known.unanswered:
-                return self._asked_for(self._naming.note_failure(row), asked, known, until)
+                return self._asked_for(replace(call, row=self._naming.note_failure(row)))
             self._take_back.forgotten(row)
             return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
-        _, checkpoint = self._witnesses.checkpoint()
         suspects = self._naming.suspects(known)
-        containers = () if isinstance(checkpoint, Unknown) else checkpoint.containers
-        found = parted_by_call(row, asked, containers, suspects or ())
-        if found is not None and isinstance(checkpoint, Unknown):
-            return f"who has its other units is not known: {checkpoint.reason}"
-        # That pod may have others of its units than this call.
+        found = call.parted(suspects or ())
+        # That pod may have others of its units than this call, or be the pod of this call.
         if found is not None and (row.users.pods is not None or self._living.is_new(known)):
             if suspects is None:
                 return "the kubelet's checkpoint has not named its pod yet"

@@ -3,17 +3,12 @@
 
 Three witnesses know a part each:
 
-* The kubelet's checkpoint names the pod of each set of units, by its UID. The kubelet writes it at the end of a container's admission,
-  before the container starts, and keeps the names of ended pods until it gives their units away. So an entry counts for a row only if the
-  file was written after the row's call began.
+* The kubelet's checkpoint names the pod of each set of units, by its UID (`naming.py`).
 * The pods' cgroups show whether anything runs. A pod's cgroup is made after its admission.
 * The kubelet's pod-resources list the units of active pods, without the UIDs of the pods and without init containers.
 
-The kubelet admits one pod at a time. So a new call that names the units of a row says that the admission of the row's pod has ended, or that
-the same pod gets them again, for a container after an init container.
-
-A row is over when its pod had processes, and has neither a process nor a cgroup any more: a pod whose sandbox has died has no process for a
-moment, and its containers start again without a call. If pod-resources stop listing a pod whose processes run on (it was deleted by
+`living.py` judges by them who may still have a row, `giving.py` answers a call that needs units of one, and `taking_back.py` takes rows and parts of
+them back. What is here looks from time to time. If pod-resources stop listing a pod whose processes run on (it was deleted by
 force), the row is held: its units are listed as unhealthy, so that the kubelet gives them to nobody.
 """
 
