@@ -118,12 +118,12 @@ class Giving:
         row, known, until = call.row, call.known, call.until
         found = call.parted()
         is_kept = found is not None and self._living.keep_units(found, call.checkpoint)
-        of_this_boot = row.boot_id == self._parts.store.boot_id
         # Of units that were taken up from another plugin, or that are being taken back, there is no answer that could be given again.
-        if of_this_boot and call.asked <= answered_units(row) and (call.is_named or not is_kept):
+        if call.asked <= answered_units(row) and (call.is_named or not is_kept):
             part = row if found is None else found.rest
             if not self._living.may_have_run(row, part):
                 return self._give_again(row, known)
+        of_this_boot = row.boot_id == self._parts.store.boot_id
         in_admission = of_this_boot and not known.witnessed and self._living.is_new(known)
         if found is not None and (is_kept or in_admission):
             return self._take_back.part(row, self._living.proven(found), until)

@@ -136,6 +136,7 @@ def test_a_row_is_not_held_because_of_a_pod_that_came_since(node: PluginNode) ->
     first = waits(node, "pod-b", ONE)
     node.run("newer")
     writes(node)
+    pass_time(node, GRACE_SECONDS)
     assert "pod newer still runs" in refused(node.allocate(TWO))
     assert [row.held for row in node.rows()] == [None]
     node.write("pod-b", ONE)
@@ -285,6 +286,10 @@ def test_after_a_reboot_a_pod_keeps_the_part_that_the_checkpoint_names(node: Plu
     readmitted(node)
     node.reboot()
     node.active.clear()
+    node.damaged = True
+    refused(node.allocate(ONE))
+    node.damaged = False
+    pass_time(node, GRACE_SECONDS)
     given(node.admit("pod-c", ONE))
     assert not is_free(node, "gpu-1")
 
@@ -306,9 +311,14 @@ def two_pods_in_a_row(node: PluginNode) -> None:
     assert pods_by_device(node)["gpu-1"] == ("pod-a", "pod-b", "pod-c")
 
 
-def test_a_pod_keeps_its_part_when_the_other_pod_of_the_row_has_ended(node: PluginNode) -> None:
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_pod_keeps_its_part_when_the_other_pod_of_the_row_has_ended(
+    node: PluginNode, listed: bool
+) -> None:
     two_pods_in_a_row(node)
     node.end("pod-b")
+    if not listed:
+        node.active.clear()  # no list has an init container
     given(node.admit("pod-d", ONE))
     assert pods_by_device(node) == {"gpu-0": None, "gpu-1": ("pod-a", "pod-b", "pod-c")}
     node.end("pod-c")
@@ -330,6 +340,22 @@ def test_a_pod_keeps_its_part_while_the_other_pod_runs_on_unlisted(node: PluginN
     assert [row.held is None for row in node.rows()] == [False]
 
 
+def test_a_pod_that_runs_keeps_its_part_also_if_nobody_shows_it(node: PluginNode) -> None:
+    two_pods_in_a_row(node)
+    node.active.clear()
+    node.hidden = True
+    assert "pod pod-b still runs" in refused(node.admit("pod-d", ONE))
+    assert [row.held for row in node.rows()] == [None]
+
+
+def test_a_pod_that_was_just_admitted_keeps_its_part(node: PluginNode) -> None:
+    never_ran(node, ONE, TWO)
+    given(node.admit("pod-b", init=[ONE]))
+    node.active.clear()
+    given(node.admit("pod-c", TWO))
+    assert pods_by_device(node) == {"gpu-0": ("pod-a", "pod-b"), "gpu-1": None}
+
+
 def test_a_pod_is_admitted_with_units_of_a_row_of_which_another_pod_runs(node: PluginNode) -> None:
     never_ran(node, ONE, TWO, THREE)
     waits(node, "pod-c", THREE)
@@ -341,6 +367,54 @@ def test_a_pod_is_admitted_with_units_of_a_row_of_which_another_pod_runs(node: P
     given(node.admit("pod-b", main=[ONE]))
     assert not is_free(node, "gpu-1")
     assert files_of(node, init) == WHOLE
+
+
+def test_an_init_container_keeps_units_of_a_row_of_which_another_pod_lives(
+    node: PluginNode,
+) -> None:
+    never_ran(node, ONE, TWO)
+    given(node.admit("pod-c", init=[TWO]))
+    node.look()
+    node.active.clear()
+    pass_time(node, GRACE_SECONDS)
+    init = given(node.admit("pod-b", init=[ONE]))
+    node.run("pod-c")
+    node.look()
+    given(node.admit("pod-b", main=[ONE]))
+    assert len(node.rows()) == 1
+    assert files_of(node, init) == {"/dev/nvidia0"}
+
+
+def test_what_an_ended_pod_had_is_taken_back_whole(node: PluginNode) -> None:
+    given(node.admit("pod-a", ONE, TWO))
+    node.run("pod-a")
+    node.look()
+    node.end("pod-a")
+    given(node.admit("pod-b", ONE))
+    assert node.owned() == {"gpu-0"}
+
+
+def test_what_an_ended_pod_had_is_taken_back_whole_by_another_process(node: PluginNode) -> None:
+    given(node.admit("pod-a", ONE, TWO))
+    node.run("pod-a")
+    node.look()
+    replaced(node, True)
+    node.look()
+    pass_time(node, GRACE_SECONDS)
+    assert "pod pod-a still runs" in refused(node.allocate(ONE))
+    assert [row.held is None for row in node.rows()] == [False]
+    node.end("pod-a")
+    given(node.admit("pod-b", ONE))
+    assert node.owned() == {"gpu-0"}
+
+
+def test_what_nobody_has_after_a_reboot_is_taken_back_whole(node: PluginNode) -> None:
+    given(node.admit("pod-a", ONE, TWO))
+    node.run("pod-a")
+    node.look()
+    node.reboot()
+    given(node.admit("pod-b", ONE))
+    assert node.owned() == {"gpu-0"}
 
 
 @in_either_process

@@ -371,6 +371,16 @@ def test_what_nobody_has_is_taken_back_while_the_pod_of_the_others_runs(node: Pl
     ]
 
 
+def test_a_unit_whose_set_up_is_being_undone_is_set_up_for_the_next_pod(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.reset = fails
+    refused(node.allocate(TWO))
+    node.reset = lambda _lease: None
+    drop(node, "pod-b")
+    answer = given(node.admit("pod-d", ONE, TWO))
+    assert files_of(node, answer) == {"/dev/nvidia0", "/dev/nvidia1"}
+
+
 def test_the_list_is_sent_again_when_a_part_was_taken_back_or_cannot_be(node: PluginNode) -> None:
     waits(node, "pod-b", ONE)
     node.reset = fails
