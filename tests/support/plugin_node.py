@@ -52,7 +52,7 @@ def all_edits(
 
 class PluginNode(LocalNode):
     """The node. `containers` is the content of the kubelet's checkpoint, `active` what pod-resources list, `kubelet` the number of its process. While
-    the kubelet is `silent` it says nothing, and neither does the kernel; while pods are `hidden` only the kernel says nothing of their cgroups. `asked` is
+    the kubelet is `silent` it says nothing, and neither does the kernel; while the checkpoint is `damaged` only this file says nothing, and while pods are `hidden` only the kernel says nothing of their cgroups. `asked` is
     called before each answer about "pods" or "lists".
     `answers` is how containers get their devices."""
 
@@ -60,7 +60,7 @@ class PluginNode(LocalNode):
         self.containers: tuple[UnitsOfContainer, ...] = ()
         self.writes = 0
         self.silent = ""
-        self.hidden = False
+        self.damaged = self.hidden = self.unlisted = False
         self.asked: Callable[[str], None] = lambda _what: None
         self.kubelet = 1
         self.active: dict[str, frozenset[UnitId]] = {}
@@ -88,6 +88,8 @@ class PluginNode(LocalNode):
     def _checkpoint(self) -> tuple[str, KubeletCheckpoint | Unknown]:
         if self.silent:
             return "", Unknown(self.silent)
+        if self.damaged:
+            return "", Unknown("the file is damaged")
         return str(self.writes), KubeletCheckpoint(self.containers)
 
     def _pods(self) -> frozenset[PodUid] | Unknown:
@@ -98,7 +100,9 @@ class PluginNode(LocalNode):
 
     def _active_units(self, _name: ResourceName) -> frozenset[UnitId] | Unknown:
         self.asked("lists")
-        return Unknown(self.silent) if self.silent else frozenset().union(*self.active.values())
+        if self.silent or self.unlisted:
+            return Unknown(self.silent or "no answer")
+        return frozenset().union(*self.active.values())
 
     def allocate(self, *units: str) -> ContainerAnswer | Refusal:
         """An Allocate call."""
@@ -149,13 +153,13 @@ class PluginNode(LocalNode):
         with self.store.reading() as state:
             return set(state.owned_devices(self.place.pool))
 
-    def reboot(self) -> None:
+    def reboot(self, **more: Any) -> None:
         """Nothing runs any more, /var/run is empty, and a new process begins. The kubelet keeps its checkpoint."""
         self.presences.clear()
         self.cgroups.clear()
         for file in (self.directory / "cdi").iterdir():
             file.unlink()
-        self.restart(boot_id=f"{self.boot_id}+")
+        self.restart(boot_id=f"{self.boot_id}+", **more)
         self.recover()
 
     def look(self) -> None:

@@ -21,7 +21,7 @@ from dra_driver.model.state import Phase, PreparedClaim
 from dra_driver.model.vocabulary import NUMA_NODE
 from dra_driver.planning.moved import is_another
 from dra_driver.planning.occupied import Occupied, overlap
-from dra_driver.planning.plugin.rows import describes, units_of
+from dra_driver.planning.plugin.rows import answered_units, units_of
 
 Offered = Callable[[DeviceName], bool]
 """Whether a device is offered through the device plugin API; one that is not is listed for the containers that have it."""
@@ -65,8 +65,8 @@ class Listing:
             unit
             for row in mine
             if row.held is None
-            for unit in units_of(row)
-            if not row.cdi_spec or describes(row, (unit,))  # else it is being taken back
+            # What has no answer any more is being taken back.
+            for unit in (answered_units(row) if row.cdi_spec else units_of(row))
         }
         found = ((unit, self._of_device(unit.device)) for unit in resource.units)
         listed = {

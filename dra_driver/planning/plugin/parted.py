@@ -6,15 +6,16 @@ may have had more than the container after it, too. Only the kubelet's checkpoin
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dra_driver.model.ids import PodUid, UnitId
 from dra_driver.model.plan import MarkStarted, Plan, WriteCdiSpec
 from dra_driver.model.plugin import UnitsOfContainer
 from dra_driver.model.state import PreparedClaim, PreparedDevice, Users
-from dra_driver.planning.plugin.rows import shares_units
+from dra_driver.planning.plugin.rows import sharing, units_of
 from dra_driver.planning.unprepare import resets
 
 
@@ -23,6 +24,11 @@ class Parted(Struct, frozen=True):
 
     kept: PreparedClaim
     rest: PreparedClaim
+
+    @property
+    def keepers(self) -> tuple[PodUid, ...]:
+        """The pods that have only what is kept."""
+        return _others(self.kept.users.pods or (), self.rest.users.pods or ())
 
     @property
     def told(self) -> MarkStarted:
@@ -45,16 +51,43 @@ def parted(row: PreparedClaim, containers: Iterable[UnitsOfContainer]) -> Parted
 
     If the row has had no other pod than those of the checkpoint, an entry with fewer units is an older one.
     """
-    mine = [one for one in containers if shares_units(one, row)]
+    mine = sharing(containers, row)
     named = frozenset[str]().union(*(one.units for one in mine))
-    before = tuple(pod for pod in row.users.pods or () if pod not in {one.pod for one in mine})
-    kept = tuple(one for one in row.devices if not named.isdisjoint(one.request_names))
-    rest = tuple(one for one in row.devices if named.isdisjoint(one.request_names))
-    if not (kept and rest and before):
+    before = _others(row.users.pods or (), {one.pod for one in mine})
+    return _split(row, units_of(row) - named, before) if before else None
+
+
+def parted_by_call(
+    row: PreparedClaim,
+    asked: Collection[UnitId],
+    containers: Iterable[UnitsOfContainer],
+    suspects: Iterable[PodUid] = (),
+) -> Parted | None:
+    """Part a row of which a call asks for some units: they are the rest. None if it asks for all. `suspects` may have units of the row, too.
+
+    The kubelet gives out only what nobody has. So whom the checkpoint names for these units has ended, or is the pod of the call, which has had them
+    for an init container. The other pods that it names are the `keepers`, and have nothing of the rest.
+    """
+    mine = sharing(containers, row)
+    gone = {one.pod for one in mine if not one.units.isdisjoint(asked)}
+    keepers = {one.pod for one in mine} - gone
+    return _split(row, asked, _others((*(row.users.pods or ()), *suspects), keepers))
+
+
+def _others(pods: Iterable[PodUid], without: Collection[PodUid]) -> tuple[PodUid, ...]:
+    return tuple(dict.fromkeys(pod for pod in pods if pod not in without))
+
+
+def _split(
+    row: PreparedClaim, units: Collection[UnitId], pods: tuple[PodUid, ...]
+) -> Parted | None:
+    """Make these units the rest, which these pods have had."""
+    rest = tuple(one for one in row.devices if not set(units).isdisjoint(one.request_names))
+    kept = tuple(one for one in row.devices if one not in rest)
+    if not (kept and rest):
         return None
-    return Parted(
-        _only(row, kept), replace(_only(row, rest), users=Users(before, sole=row.users.sole))
-    )
+    users = Users(pods, sole=row.users.sole)
+    return Parted(_only(row, kept), replace(_only(row, rest), users=users))
 
 
 def _only(row: PreparedClaim, devices: tuple[PreparedDevice, ...]) -> PreparedClaim:

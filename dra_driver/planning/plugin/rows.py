@@ -2,7 +2,7 @@
 """What a row in the state says about an Allocate call: its units, and what its containers got."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dra_driver.model.cdi import ContainerEdits, DeviceNode, Hook, Mount
@@ -17,20 +17,25 @@ def units_of(row: PreparedClaim) -> frozenset[UnitId]:
     return frozenset(UnitId(name) for device in row.devices for name in device.request_names)
 
 
-def shares_units(container: UnitsOfContainer, row: PreparedClaim) -> bool:
-    """Whether the kubelet has given units of the row to this container."""
-    return container.resource == row.ref.name and bool(units_of(row) & container.units)
-
-
-def describes(row: PreparedClaim, units: Collection[UnitId]) -> bool:
-    """Whether the row has an answer for those of these units that it has: it was given to its containers, and can be given again."""
-    names = (
-        cdi_id
-        for device in row.devices
-        if not set(units).isdisjoint(device.request_names)
-        for cdi_id in device.cdi_ids
+def sharing(
+    containers: Iterable[UnitsOfContainer], row: PreparedClaim
+) -> tuple[UnitsOfContainer, ...]:
+    """Return those of these containers to which the kubelet has given units of the row."""
+    units = units_of(row)
+    return tuple(
+        one
+        for one in containers
+        if one.resource == row.ref.name and not units.isdisjoint(one.units)
     )
-    return bool(row.cdi_spec) and variables_by_device(row.cdi_spec).keys() >= set(names)
+
+
+def answered_units(row: PreparedClaim) -> frozenset[UnitId]:
+    """Return the units for which the row has an answer: it was given to its containers, and can be given again."""
+    if not row.cdi_spec:
+        return frozenset()
+    names = variables_by_device(row.cdi_spec).keys()
+    lacking = (one for one in row.devices if not names >= set(one.cdi_ids))
+    return units_of(row).difference(*(one.request_names for one in lacking))
 
 
 def owner_paths(rows: Iterable[PreparedClaim]) -> Mapping[DeviceName, frozenset[Path]]:

@@ -37,7 +37,8 @@ from dra_driver.services.conflicts import Conflicts
 from dra_driver.services.execute import patiently
 from dra_driver.services.finish import finish, finish_late
 from dra_driver.services.parts import NodeParts
-from dra_driver.services.plugin.holders import Again, Holders
+from dra_driver.services.plugin.giving import Again
+from dra_driver.services.plugin.holders import Holders
 
 CALL_SECONDS = 20.0  # the kubelet admits no other pod meanwhile
 WAIT_SECONDS = 3.0  # for a device whose last container ends

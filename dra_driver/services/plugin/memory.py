@@ -11,6 +11,7 @@ from threading import Lock
 from msgspec import Struct
 
 from dra_driver.model.ids import ClaimUid, PodUid
+from dra_driver.model.plugin import UnitsOfContainer
 from dra_driver.model.state import CallBegun, PreparedClaim
 
 
@@ -21,7 +22,8 @@ class Remembered(Struct):
     moment after the answer, each checkpoint that the kubelet writes has the row's units, unless their pod is gone: `settled` is the version at
     that time. `before` are the pods that had a cgroup when the call began; None if that is not known. `in_call`: the call is not
     answered yet; `unanswered`: it was answered with an error. `rebooted`: it was set up again after a reboot, and the kubelet may not have heard of
-    its pods yet. `seen` are the pods of the row that had processes.
+    its pods yet. `seen` are the pods of the row that had processes. `witnessed`: this process set the units up, so of no pod that ran since is it
+    unknown. `entries` are those of the checkpoint when the call began: none of them is for the call.
     """
 
     since: float
@@ -33,6 +35,8 @@ class Remembered(Struct):
     unanswered: bool = False
     rebooted: bool = False
     seen: frozenset[PodUid] = frozenset()
+    witnessed: bool = False
+    entries: frozenset[UnitsOfContainer] = frozenset()
 
 
 class Memory:
@@ -43,10 +47,22 @@ class Memory:
         self._mutex = Lock()
         self._rows: dict[ClaimUid, Remembered] = {}
 
-    def begin(self, uid: ClaimUid, checkpoint: str, begun: CallBegun | None) -> None:
+    def begin(
+        self,
+        uid: ClaimUid,
+        checkpoint: str,
+        begun: CallBegun | None,
+        entries: Iterable[UnitsOfContainer] = (),
+    ) -> None:
         """A call begins, which may get a row, or is planned once more."""
-        pods = None if begun is None else begun.pods
-        entry = Remembered(self._clock(), begun=checkpoint, before=pods, in_call=True)
+        entry = Remembered(
+            self._clock(),
+            begun=checkpoint,
+            before=None if begun is None else begun.pods,
+            in_call=True,
+            witnessed=True,
+            entries=frozenset(entries),
+        )
         with self._mutex:
             self._rows[uid] = entry
 

@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take back the units of a row that nobody has any more, and leave it the others."""
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from dra_driver.model.events import DevicesFreed
-from dra_driver.model.plan import MarkStarted, WriteCdiSpec
+from dra_driver.model.plan import MarkStarted, Plan, WriteCdiSpec
 from dra_driver.model.state import PreparedClaim
 from dra_driver.planning.plugin.parted import Parted
 from dra_driver.services.claim_locks import ClaimLocks
+from dra_driver.services.execute import Late, Result
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.take_back import devices_of, end_late
 
 
-def part(parts: NodeParts, judged: PreparedClaim, found: Parted, until: float) -> str:
-    """Part the row that was `judged`. Returns why that is not possible now, without holding anything; empty if it is done.
+def part(
+    parts: NodeParts,
+    judged: PreparedClaim,
+    found: Parted,
+    until: float,
+    *,
+    freed: Callable[[], None],
+) -> str:
+    """Part the row that was `judged`. Returns why that is not possible now, without holding anything; empty if it is done. `freed` is called
+    after each change of what can be given out, also if the work goes on after `until`.
 
     A crash in between costs nothing: the checkpoint still says the same, or the row ends as a whole.
     """
@@ -33,9 +44,24 @@ def part(parts: NodeParts, judged: PreparedClaim, found: Parted, until: float) -
             steps = tuple(one for one in plan.steps if not isinstance(one, WriteCdiSpec))
             plan = replace(plan, steps=steps)
         late = end_late(parts, locks, "released", MarkStarted)
-        error = parts.executor.work([plan], until=until, late=late)[uid].error
-        if error is not None:
-            return str(error)
-        parts.mark("released", [plan], MarkStarted)
+        error = parts.executor.work([plan], until=until, late=_waking(late, freed))[uid].error
+        if error is None:
+            parts.mark("released", [plan], MarkStarted)
+    freed()  # or it is in the list as what nobody can get now
+    if error is not None:
+        return str(error)
     parts.observe(DevicesFreed(judged.ref, devices_of(found.rest)))
     return ""
+
+
+def _waking(late: Late, freed: Callable[[], None]) -> Late:
+    def begin(plan: Plan) -> Callable[[Result], None]:
+        end = late(plan)
+
+        def ended(result: Result) -> None:
+            end(result)
+            freed()
+
+        return ended
+
+    return begin

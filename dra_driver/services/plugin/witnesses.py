@@ -14,6 +14,7 @@ LIST_SECONDS = 5.0  # between two questions to pod-resources while units are giv
 # The admission of a container takes as long as the plugins of its other resources. After this time, if pod-resources do not list it, it has failed.
 # A kubelet that has just started has heard of its pods by then.
 ADMISSION_SECONDS = 120.0
+GRACE_SECONDS = 10.0  # an admitted pod gets its cgroup at once
 
 
 class Witnesses(Struct, frozen=True):
@@ -77,6 +78,11 @@ class ActiveLists:
             if known.ever:
                 gone.add(row.ref.uid)
         return frozenset(gone)
+
+    def has(self, row: PreparedClaim) -> bool:
+        """Whether an active pod has units of the row now, for all that the kubelet says."""
+        active = self._witnesses.active_units(ResourceName(row.ref.name))
+        return not isinstance(active, Unknown) and bool(units_of(row) & active)
 
     def lists(self, row: PreparedClaim) -> bool:
         """Whether an active pod has units of the row now, or may have: nobody answers."""

@@ -23,6 +23,8 @@ from dra_driver.model.inventory import Inventory
 from dra_driver.model.lease import Hardware
 from dra_driver.model.plugin import PluginResource, Unit
 from dra_driver.model.state import Held, Phase, PreparedClaim, PreparedDevice
+from dra_driver.planning.finish import variables_by_device
+from dra_driver.planning.plugin import rows
 from dra_driver.planning.plugin.listed import Listing, numa_nodes
 from dra_driver.testing.builders import A_BOOT, A_POOL, a_device
 
@@ -180,3 +182,16 @@ def test_a_unit_that_a_foreign_plugin_gives_out_is_listed_unhealthy() -> None:
         "gpu-0": False,
         "gpu-1": True,
     }
+
+
+def test_the_text_of_a_row_is_read_once_however_many_units_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    units = tuple(a_unit("gpu-0", f"mib-{n}") for n in range(141))
+    row = replace(a_row(*units), cdi_spec="{}")
+    texts: list[str] = []
+    monkeypatch.setattr(
+        rows, "variables_by_device", lambda text: texts.append(text) or variables_by_device(text)
+    )
+    assert set(healthy(a_resource(*units), BOTH, row).values()) == {True}
+    assert texts == ["{}"]

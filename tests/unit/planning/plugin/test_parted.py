@@ -13,8 +13,8 @@ from dra_driver.model.lease import Lease
 from dra_driver.model.plan import MarkStarted, ResetDevice, WriteCdiSpec
 from dra_driver.model.plugin import UnitsOfContainer
 from dra_driver.model.state import PreparedClaim, Users
-from dra_driver.planning.plugin.parted import parted
-from dra_driver.planning.plugin.rows import describes, units_of
+from dra_driver.planning.plugin.parted import parted, parted_by_call
+from dra_driver.planning.plugin.rows import answered_units
 from tests.unit.planning.plugin.test_rows import GPU, KIND, a_device, a_row
 
 UID = ClaimUid("plugin-1")
@@ -70,8 +70,7 @@ def test_first_the_text_goes_then_the_set_up_and_the_owner_last() -> None:
     assert found is not None
     told = found.told.claim
     assert (told.devices, told.leases) == ((ONE, ZERO), LEASES[::-1])
-    assert describes(told, [UnitId("GPU-1")])
-    assert not describes(told, units_of(ROW))
+    assert answered_units(told) == {"GPU-1"}
     assert found.plan.steps == (
         WriteCdiSpec(UID, told.cdi_spec),
         ResetDevice(LEASES[0]),
@@ -97,4 +96,40 @@ def test_a_row_that_is_not_set_up_and_whose_leases_are_not_known_has_no_text_to_
     assert found is not None
     assert found.told.claim.leases is None
     assert [type(step) for step in found.plan.steps] == [ResetDevice, MarkStarted]
-    assert not describes(found.kept, [UnitId("GPU-0")])
+    assert answered_units(found.kept) == frozenset()
+
+
+def test_a_call_for_all_units_parts_nothing() -> None:
+    assert parted_by_call(ROW, {UnitId("GPU-0"), UnitId("GPU-1")}, [has("b", "GPU-0")]) is None
+
+
+@pytest.mark.parametrize(
+    ("containers", "suspects", "keepers", "others"),
+    [
+        ([], (), (), ("a", "b")),
+        ([has("b", "GPU-0")], (), ("b",), ("a",)),
+        ([has("b", "GPU-0"), has("a", "GPU-0")], (), ("a", "b"), ()),
+        # It is the pod of the call, or has ended.
+        ([has("b", "GPU-1")], (), (), ("a", "b")),
+        ([has("b", "GPU-0"), has("b", "GPU-1")], (), (), ("a", "b")),
+        ([has("b", "GPU-0")], ("b", "c"), ("b",), ("a", "c")),
+    ],
+)
+def test_a_call_gets_what_it_asks_for_and_the_pods_with_other_units_have_had_nothing_of_it(
+    containers: list[UnitsOfContainer],
+    suspects: tuple[PodUid, ...],
+    keepers: tuple[str, ...],
+    others: tuple[str, ...],
+) -> None:
+    found = parted_by_call(ROW, {UnitId("GPU-1")}, containers, suspects)
+    assert found is not None
+    assert (found.kept.devices, found.rest.devices) == ((ZERO,), (ONE,))
+    assert (found.keepers, found.rest.users.pods) == (keepers, others)
+    assert found.kept.users == ROW.users
+
+
+def test_of_a_row_without_known_pods_only_suspects_are_asked_about() -> None:
+    row = replace(ROW, users=Users())
+    found = parted_by_call(row, {UnitId("GPU-1")}, [], (PodUid("c"),))
+    assert found is not None
+    assert (found.keepers, found.rest.users.pods) == ((), ("c",))

@@ -6,7 +6,7 @@ from dra_driver.model.claim import ClaimRef
 from dra_driver.model.ids import ClaimUid, DeviceName, PodUid, ResourceName, ShareId, UnitId
 from dra_driver.model.plugin import Path, UnitsOfContainer
 from dra_driver.model.state import Phase, PreparedClaim, PreparedDevice
-from dra_driver.planning.plugin.rows import edits_of, owner_paths, shares_units, units_of
+from dra_driver.planning.plugin.rows import edits_of, owner_paths, sharing, units_of
 from dra_driver.testing.builders import A_BOOT, A_POOL, a_ref
 
 GPU = ResourceName("nvidia.com/gpu")
@@ -52,10 +52,10 @@ def test_each_device_of_a_row_is_a_unit() -> None:
     assert units_of(a_row(a_device("gpu-0"))) == frozenset()
 
 
-def test_a_container_shares_units_with_a_row_of_its_resource_only() -> None:
-    assert shares_units(a_container("GPU-1", "GPU-2"), ROW)
-    assert not shares_units(a_container("GPU-2"), ROW)
-    assert not shares_units(a_container("GPU-1", resource="nvidia.com/other"), ROW)
+def test_a_container_sharing_with_a_row_of_its_resource_only() -> None:
+    mine = a_container("GPU-1", "GPU-2")
+    others = a_container("GPU-2"), a_container("GPU-1", resource="nvidia.com/other")
+    assert sharing([mine, *others], ROW) == (mine,)
 
 
 def test_owners_are_told_by_the_api_through_which_they_came() -> None:

@@ -196,7 +196,8 @@ def test_units_given_again_to_a_pod_that_was_refused_are_given_to_the_next(
     replaced(node, another_process)
     given(node.admit("pod-c", ONE))
     node.look()
-    assert pods_of(node) == ("pod-a", "pod-c")
+    # Another process does not know whether a pod ran before it began: it takes them back first.
+    assert pods_of(node) == (("pod-c",) if another_process else ("pod-a", "pod-c"))
 
 
 def test_where_cgroups_cannot_be_read_each_pod_of_later_is_a_suspect(node: PluginNode) -> None:
@@ -254,8 +255,7 @@ def test_units_are_not_given_again_while_the_checkpoint_cannot_be_read(node: Plu
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_the_note_of_the_second_call_costs_nothing(node: PluginNode, when: str) -> None:
-    node.restart(boot_id=node.boot_id, point=Failpoints({f"commit.joined.{when}": dies}))
-    node.recover()
+    node.reboot(point=Failpoints({f"commit.joined.{when}": dies}))
     assert node.taking_up.once()
     with pytest.raises(Died):
         node.allocate(ONE)

@@ -16,8 +16,8 @@ from dra_driver.model.plugin import ContainerAnswer, PluginResource, Sharing, Un
 from dra_driver.model.presence import Gone
 from dra_driver.model.state import Phase, Unknown
 from dra_driver.services.plugin.allocate import AllocateUnits, Answers
-from dra_driver.services.plugin.holders import GRACE_SECONDS, SETTLED_SECONDS
-from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS, LIST_SECONDS
+from dra_driver.services.plugin.holders import SETTLED_SECONDS
+from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS, GRACE_SECONDS, LIST_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints
 from dra_driver.testing.stage import wait_for

@@ -3,12 +3,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
 
 import pytest
 from msgspec.structs import replace
 
-from dra_driver.errors import Permanent
-from dra_driver.model.ids import PodUid, ShareId, UnitId
+from dra_driver.errors import Permanent, Temporary
+from dra_driver.model.events import DevicesFreed
+from dra_driver.model.ids import PodUid, ResourceName, ShareId, UnitId
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import (
@@ -21,8 +24,8 @@ from dra_driver.model.plugin import (
 from dra_driver.model.state import Users
 from dra_driver.planning.plugin.listed import Listing
 from dra_driver.planning.plugin.parted import parted
-from dra_driver.services.plugin.holders import GRACE_SECONDS
 from dra_driver.services.plugin.parting import part
+from dra_driver.services.plugin.witnesses import GRACE_SECONDS, LIST_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints
 from tests.support.local_node import ManualClock
@@ -188,7 +191,7 @@ def test_a_row_that_changes_meanwhile_is_judged_anew(node: PluginNode) -> None:
     found = parted(replace(before, users=Users((PodUid("pod-a"),))), node.containers)
     assert found is not None
     node.holders.for_another(before.ref, GPU, frozenset(), until=until)
-    assert part(node.parts, before, found, until) == "it has just changed"
+    assert part(node.parts, before, found, until, freed=lambda: None) == "it has just changed"
     (row,) = node.rows()
     assert row.held is None
 
@@ -264,9 +267,9 @@ def test_an_old_checkpoint_that_is_written_last_frees_nothing(
     if witness != "time":
         node.clock.now += GRACE_SECONDS
         node.look()
-        # Of other units of the device the kubelet's question says nothing.
-        (row,) = node.rows()
-        node.holders.for_another(row.ref, GPU, frozenset(), until=node.parts.clock() + 5)
+    # Of other units of the device the kubelet's question says nothing.
+    (row,) = node.rows()
+    node.holders.for_another(row.ref, GPU, frozenset(), until=node.parts.clock() + 5)
     assert node.owned() == {"gpu-0", "gpu-1"}
     node.containers = after
     node.writes += 1
@@ -328,7 +331,7 @@ def test_a_row_that_was_parted_half_is_set_up_again_after_a_reboot(node: PluginN
         undone.append(lease)
 
     node.reset = once
-    refused(node.allocate(shares[2]))
+    refused(node.allocate(*shares[1:]))
     node.reset = lambda _lease: None
     node.reboot()
     node.cgroups.add(PodUid("pod-b"))
@@ -353,3 +356,133 @@ def test_a_row_that_is_being_taken_back_gets_no_pod_by_an_old_entry(node: Plugin
     node.configure, node.reset = opens_its_file, lambda _lease: None
     node.look()
     given(node.allocate(ONE))
+
+
+def test_what_nobody_has_is_taken_back_while_the_pod_of_the_others_runs(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.run("pod-b")
+    node.active.pop("pod-a", None)
+    node.look()
+    node.clock.now += GRACE_SECONDS
+    node.look()
+    assert node.owned() == {"gpu-0"}
+    assert [event.devices for event in node.events if isinstance(event, DevicesFreed)] == [
+        "node-1/gpu-1"
+    ]
+
+
+def test_a_unit_whose_set_up_is_being_undone_is_set_up_for_the_next_pod(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.reset = fails
+    refused(node.allocate(TWO))
+    node.reset = lambda _lease: None
+    drop(node, "pod-b")
+    answer = given(node.admit("pod-d", ONE, TWO))
+    assert files_of(node, answer) == {"/dev/nvidia0", "/dev/nvidia1"}
+
+
+def test_the_list_is_sent_again_when_a_part_was_taken_back_or_cannot_be(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.reset = fails
+    refused(node.allocate(TWO))
+    before = node.freed
+    assert before
+    node.reset = lambda _lease: None
+    given(node.allocate(TWO))
+    assert node.freed > before
+
+
+def test_the_list_is_sent_again_when_a_late_parting_has_ended(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.look()
+    (row,) = node.rows()
+    found = parted(row, node.containers)
+    assert found is not None
+    begun, leave = Event(), Event()
+
+    def hangs(_lease: Lease) -> None:
+        begun.set()
+        leave.wait(10)
+
+    node.reset = hangs
+    calls: SimpleQueue[set[str]] = SimpleQueue()
+    said = part(node.parts, row, found, node.parts.clock(), freed=lambda: calls.put(node.owned()))
+    assert said
+    assert calls.get(timeout=10) == {"gpu-0", "gpu-1"}
+    assert begun.wait(10)
+    leave.set()
+    assert calls.get(timeout=10) == {"gpu-0"}
+
+
+def test_a_forgotten_pod_is_held_also_while_a_part_of_its_row_cannot_be_taken_back(
+    node: PluginNode,
+) -> None:
+    waits(node, "pod-b", ONE)
+    node.run("pod-b")
+    node.active.pop("pod-a", None)
+    node.look()
+    node.reset = fails
+    node.clock.now += GRACE_SECONDS
+    node.look()
+    node.force_delete("pod-b")
+    node.clock.now += LIST_SECONDS
+    node.look()
+    (row,) = node.rows()
+    assert row.held is not None
+
+
+def test_while_the_pod_of_the_last_call_is_not_named_nothing_is_taken_back(
+    node: PluginNode,
+) -> None:
+    """An entry of before the call names a part of the row."""
+    drop(node, "pod-a")
+    looks(node)
+    given(node.admit("old", ONE))
+    node.run("old")
+    node.look()
+    before = node.containers
+    node.end("old")
+    node.look()
+    given(node.admit("pod-b", ONE, TWO))
+    node.look()
+    node.end("pod-b")
+    node.containers, node.writes = (*before, *node.containers), node.writes + 1
+    given(node.admit("pod-c", init=[ONE, TWO]))
+    node.active.clear()
+    node.containers, node.writes = before, node.writes + 1
+    node.clock.now += GRACE_SECONDS
+    (row,) = node.rows()
+    assert row.users.has_unknown
+    said = node.holders.for_another(row.ref, GPU, frozenset(), until=node.parts.clock() + 5)
+    assert said == "the kubelet's checkpoint has not named its pod yet"
+    assert node.owned() == {"gpu-0", "gpu-1"}
+
+
+def test_a_unit_of_the_same_name_in_another_resource_is_not_asked_for(node: PluginNode) -> None:
+    waits(node, "pod-b", ONE)
+    node.look()
+    (row,) = node.rows()
+    asked = ResourceName("nvidia.com/other"), frozenset({UnitId(TWO)})
+    said = node.holders.for_another(row.ref, *asked, until=node.parts.clock() + 5)
+    assert said == "its pod runs, or is about to start"
+    assert node.owned() == {"gpu-0", "gpu-1"}
+
+
+def test_an_error_of_taking_back_does_not_hide_why_a_call_failed(node: PluginNode) -> None:
+    drop(node, "pod-a")
+    looks(node)
+    full = [Temporary("the disk is full")]
+
+    def fills() -> None:
+        if full:
+            raise full.pop()
+
+    def breaks(_lease: Lease) -> object:
+        raise Permanent("it cannot be set up")
+
+    node.restart(boot_id=node.boot_id, point=Failpoints({"commit.released.before": fills}))
+    node.configure = breaks
+    assert "it cannot be set up" in refused(node.allocate(ONE))
+    assert not full
+    node.look()
+    assert node.owned() == set()

@@ -12,8 +12,7 @@ from dra_driver.model.plan import Refusal
 from dra_driver.model.plugin import ContainerAnswer
 from dra_driver.model.state import Phase
 from dra_driver.services.adopt import take_up_pod_claims
-from dra_driver.services.plugin.holders import GRACE_SECONDS
-from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS
+from dra_driver.services.plugin.witnesses import ADMISSION_SECONDS, GRACE_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode
