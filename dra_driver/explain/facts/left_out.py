@@ -84,9 +84,11 @@ def _bad_parts(
     if there are counters, which would be others.
     """
     names: dict[_Part, list[str]] = {}
+    of_pools: dict[tuple[object, ...], list[str]] = {}
     for one in published:
         if one.metadata.name in bad:
             names.setdefault(_part(one), []).append(one.metadata.name)
+            of_pools.setdefault(_generation(one), []).append(one.metadata.name)
     known = 0
     while known < len(names):
         known = len(names)
@@ -94,10 +96,11 @@ def _bad_parts(
             here = [each for each in pool.slices if each.only is None or each.only]
             if not here:
                 continue  # each node sees another part of it
+            why = of_pools.get(_generation(here[0].published), [])
             read = [(_part(each.published), each) for each in (*pool.slices, *pool.for_others)]
-            left_out = [each for part, each in read if part in names]
-            if left_out and (pool.invalid_because or any(map(_has_counters, left_out))):
-                why = sorted({name for part, _ in read for name in names.get(part, ())})
+            changed = [part for part, each in read if part in names and _has_counters(each)]
+            if changed or (why and pool.invalid_because):
+                why = why or names[changed[0]]
                 for each in here:
                     names.setdefault(_part(each.published), why)
     return names
@@ -105,6 +108,11 @@ def _bad_parts(
 
 def _has_counters(one: PoolSlice) -> bool:
     return bool(one.spec.shared_counters) or any(d.device.consumes_counters for d in one.devices)
+
+
+def _generation(published: ResourceSlice) -> tuple[object, ...]:
+    pool = published.spec.pool
+    return published.spec.driver, pool.name, pool.generation
 
 
 def _part(published: ResourceSlice) -> _Part:

@@ -64,3 +64,19 @@ def test_all_devices_of_another_node_can_be_had_whatever_one_node_publishes(
         for name in nodes
     ]
     assert asked(state(words.node("evil"), *good, *bad), about=(every,)).exit_code == code
+
+
+@pytest.mark.parametrize(("amount", "code"), [("4", 1), (HUGE, 2)])
+def test_a_pool_that_one_node_finds_invalid_is_left_out_there(amount: str, code: int) -> None:
+    """Each node has a slice with counters of the same name, and says that there are fewer slices than the other node says."""
+    named: list[dict[str, Any]] = []
+    for node, count, counters in ((HOME, 5, amount), ("evil", 4, "4")):
+        some = sharing(counters, at=node)
+        for one in some:
+            one["metadata"]["name"] += f"-{node}"
+            one["spec"]["pool"]["resourceSliceCount"] = count
+            one["spec"] = {**one["spec"], "nodeName": node}
+            one["spec"].pop("allNodes", None)
+        named += some
+    cluster = state(words.node("evil"), *named)
+    assert asked(cluster).exit_code == code
