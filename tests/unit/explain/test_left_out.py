@@ -70,10 +70,12 @@ def test_all_devices_of_another_node_can_be_had_whatever_one_node_publishes(
 def test_a_pool_that_one_node_finds_invalid_is_left_out_there(amount: str, code: int) -> None:
     """Each node has a slice with counters of the same name, and says that there are fewer slices than the other node says."""
     named: list[dict[str, Any]] = []
-    for node, count, counters in ((HOME, 5, amount), ("evil", 4, "4")):
+    for first, node, count, counters in (("a", HOME, 5, amount), ("b", "evil", 4, "4")):
         some = sharing(counters, at=node)
+        for device in some[1]["spec"]["devices"]:
+            device["name"] = node
         for one in some:
-            one["metadata"]["name"] += f"-{node}"
+            one["metadata"]["name"] = f"{first}-{one['metadata']['name']}"
             one["spec"]["pool"]["resourceSliceCount"] = count
             one["spec"] = {**one["spec"], "nodeName": node}
             one["spec"].pop("allNodes", None)
