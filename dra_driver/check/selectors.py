@@ -15,14 +15,14 @@ from dra_driver.cel.compile import (
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.corrections import digits, replaced
+from dra_driver.cel.reasons.corrections import Correction, digits, replaced
 from dra_driver.cel.reasons.like_versions import like_versions, texts_beside
 from dra_driver.cel.reasons.mistyped import VERSION, mistyped_texts
 from dra_driver.cel.reasons.parsers import parsing
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
 from dra_driver.cel.reasons.rewrite import called
 from dra_driver.cel.reasons.version_tests import tested_as_texts
-from dra_driver.cel.syntax.ast import Call, Constant, Expr, ParsedAst
+from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst
 from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
 from dra_driver.check.finding import Finding
@@ -32,6 +32,7 @@ from dra_driver.check.names import Names
 from dra_driver.check.parts import Expression, expressions
 from dra_driver.model.yaml_documents import Place
 
+_CONVERSIONS = ("int", "semver")
 _COMPARED = ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_")
 _HEAD = re.compile(r"ERROR: <input>:-?\d+:\d+: ")
 _FITTING: Mapping[str, tuple[type, ...]] = {"string": (str,), "int": (int, float), "bool": (bool,)}
@@ -150,7 +151,7 @@ def _read(
         where = _where(one, expression, parsed.offsets[part.id])
         yield one.finding("memory-unit", expression.path, few_bytes(text), question, **where)
     versions = like_versions(parsed, parsed.root, lambda path: _is_version(names, path), names.has)
-    meant = {right.number: (path, right.write) for path, right in versions}
+    meant = {right.number: (path, right) for path, right in versions}
     for part in _all(parsed.root):
         if isinstance(part, Call):
             for what, action in _types(part, names, parsed, meant):
@@ -195,29 +196,40 @@ def _values(one: Given, expression: Expression, parsed: ParsedAst) -> Iterator[F
 
 
 def _types(
-    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, tuple[DevicePath, str]]
+    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, tuple[DevicePath, Correction]]
 ) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the types of a call, and what to do. `meant` has what to write where a version is taken for something else."""
     told = list(_compared(part, names, parsed, meant)) if part.function in _COMPARED else []
     yield from told
     if part.id in meant and not told:
-        path, write = meant[part.id]
-        yield _version(part, path), f"write {write}"
+        path, right = meant[part.id]
+        # The conversion alone is not the comparison.
+        instead = right.instead_in(parsed.root) if part.function in _CONVERSIONS else ""
+        yield _version(part, path), f"write {right.write}{instead}"
     elif part.function == "@in":
-        beside = list(texts_beside(parsed, part, lambda path: _is_version(names, path)))
-        if beside:
-            right = {one.number: one.new for _, one in beside}
-            write = replaced(replace(parsed, root=part), right)
-            yield _version(part, beside[0][0]), f"write {write}"
+        yield from _in_list(part, names, parsed)
+
+
+def _in_list(part: Call, names: Names, parsed: ParsedAst) -> Iterator[tuple[str, str]]:
+    path = path_of(part.args[0])
+    if path is None or not _is_version(names, path) or not isinstance(part.args[1], ListLiteral):
+        return
+    beside = texts_beside(parsed, part, lambda one: one == path)
+    right = {one.number: one.new for _, one in beside}
+    if right:
+        yield _version(part, path), f"write {replaced(replace(parsed, root=part), right)}"
+    elif any(isinstance(one, Constant) for one in part.args[1].elements):
+        yield _version(part, path), f"write only versions into it: {VERSION}"
 
 
 def _version(part: Call, path: DevicePath) -> str:
-    why = "and the list has texts only" if part.function == "@in" else "which cannot be converted"
+    is_read = part.function == "@in" and path_of(part.args[0]) is not None
+    why = "and the list has others" if is_read else "which cannot be converted"
     return f"{path.name} is a version, {why}"
 
 
 def _compared(
-    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, tuple[DevicePath, str]]
+    part: Call, names: Names, parsed: ParsedAst, meant: Mapping[int, tuple[DevicePath, Correction]]
 ) -> Iterator[tuple[str, str]]:
     for left, right in (part.args, reversed(part.args)):
         path = path_of(left)
@@ -230,8 +242,8 @@ def _compared(
             continue
         what, action = _right(path, kind, value)
         if kind == "version":
-            _, write = meant.get(part.id) or (path, _with_version(parsed, part, right))
-            action = f"write {write}"
+            told = meant.get(part.id)
+            action = f"write {told[1].write if told else _with_version(parsed, part, right)}"
         yield what, action
 
 
@@ -241,7 +253,8 @@ def _same_truth(kind: str, value: object) -> bool:
 
 
 def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
-    shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+    plain = "null" if value is None else str(value).lower()
+    shown = f'"{value}"' if isinstance(value, str) else plain
     read = f'device.{path.kind}["{path.domain}"].{path.name}'
     what = f"{path.name} is a {kind}, and is compared with {shown}"
     match kind:

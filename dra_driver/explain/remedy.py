@@ -339,7 +339,7 @@ def _by_fields(reason: verdict.Verdict) -> str:
     if isinstance(reason, verdict.OtherCondition) and reason.condition == NAMED_NODE:
         # The label kubernetes.io/hostname may be another name than that of the node.
         return f"leave nodeName out; if it must be this node, require it by nodeAffinity with matchFields metadata.name In {reason.message}"
-    return _by_words(reason) or _instead(reason) or _by_other_fields(reason)
+    return _by_words(reason) or _instead(reason) or _of_selector(reason) or _by_other_fields(reason)
 
 
 def _by_words(reason: verdict.Verdict) -> str:
@@ -374,6 +374,19 @@ def _instead(reason: verdict.Verdict) -> str:
             return ""
 
 
+def _of_selector(reason: verdict.Verdict) -> str:
+    match reason:
+        case verdict.SelectorError(message=message) if not message.startswith("no such key"):
+            return "correct the condition, by what is said there to write; has(…) is no help, because nothing is missing"
+        case verdict.SelectorNeverMatches(nodes=(_, *_)):
+            return (
+                "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "
+                "the selector with what these nodes publish"
+            )
+        case _:
+            return ""
+
+
 def _by_other_fields(reason: verdict.Verdict) -> str:
     match reason:
         case verdict.AdminAccessNotAllowed(label=label):
@@ -383,11 +396,6 @@ def _by_other_fields(reason: verdict.Verdict) -> str:
             return f"repair what the taint says{removed}, or add nodes; a pod on this device would fail"
         case verdict.NodeSelectorMismatch() if reason.is_node_name:
             return _ANEW
-        case verdict.SelectorNeverMatches(nodes=(_, *_)):
-            return (
-                "other nodes may have such devices: let the pod go there (without `--node`, `explain` looks at all nodes); or compare "
-                "the selector with what these nodes publish"
-            )
         case verdict.ClassMissing(resource=resource) if resource:
             return _for_resource(resource)
     return ""

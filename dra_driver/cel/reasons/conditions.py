@@ -23,7 +23,7 @@ from dra_driver.cel.reasons.similar import (
     question,
     same_but_for_looks,
 )
-from dra_driver.cel.reasons.version_advice import sentences, version_advice
+from dra_driver.cel.reasons.version_advice import joined, sentences, version_advice
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, Select
 from dra_driver.cel.syntax.unparse import literal, unparse
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute, DeviceCapacity
@@ -107,7 +107,7 @@ class ConditionExplainer:
         advice = version_advice(self._texts, part, self._is_version, self._is_published)
         first = advice.told[:SHOWN_HINTS]
         told = ((f"{one.path.name} is a version", one.link, one.text) for one in first)
-        return "; ".join(sentences(told))
+        return joined(sentences(told), len(advice.told) - len(first))
 
     def lacks(self, path: DevicePath) -> str:
         """Return the sentence that the device does not have the path, with the names that it has."""

@@ -5,7 +5,7 @@ Such a condition may have hundreds of comparisons that all fail. A sentence tell
 depends on the condition alone, or on what kind of value a device has, is found out once for all devices.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,10 +24,9 @@ from dra_driver.cel.reasons.part_texts import PartTexts
 from dra_driver.cel.reasons.paths import DevicePath, is_version, names, path_of, paths, value_at
 from dra_driver.cel.reasons.rewrite import brief
 from dra_driver.cel.reasons.similar import likely, question
-from dra_driver.cel.reasons.version_advice import Advice, sentences, version_advice
+from dra_driver.cel.reasons.version_advice import Advice, joined, sentences, version_advice
 from dra_driver.cel.syntax.ast import Call, Expr
 from dra_driver.model.api.resource_slice import Device, DeviceAttribute
-from dra_driver.model.printable import CUT
 
 SHOWN_SENTENCES = 3
 
@@ -106,7 +105,7 @@ class FailureExplainer:
         more = len(parsers) + len(advice.told) - len(told)
         return FailingCondition(
             text,
-            lacks=_joined(sentences(told), more),
+            lacks=joined(sentences(told), more),
             parsers=parsers,
             corrections=advice.corrections,
         )
@@ -191,7 +190,7 @@ def _wrong_anywhere(
 ) -> FailingCondition:
     """Return the condition with sentences that name no device, so that those with the same error stay one group."""
     says = [brief(says) for says, _ in found[:SHOWN_SENTENCES]]
-    everywhere = _joined(says, len(found) - len(says))
+    everywhere = joined(says, len(found) - len(says))
     corrections = tuple([one for _, some in found for one in some])
     return FailingCondition(text, corrections=corrections, everywhere=everywhere)
 
@@ -205,11 +204,6 @@ def _operand_paths(part: Expr) -> Iterator[tuple[DevicePath, frozenset[str]]]:
             path = path_of(operand)
             if path:
                 yield path, wanted
-
-
-def _joined(told: Iterable[str], more: int) -> str:
-    """Return the sentences as one, with the number of the others."""
-    return "; ".join([*told, *([f"{CUT} ({more:,} more)"] if more > 0 else [])])
 
 
 def _text_of(value: object) -> str:

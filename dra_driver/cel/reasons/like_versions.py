@@ -86,6 +86,7 @@ def texts_beside(
 ) -> Iterator[tuple[DevicePath, Correction]]:
     """Yield each text, alone or in a list, that is equal to a version or not, with the call that parses it, if one can.
 
+    The compiler takes no list of versions and others: there each must be one.
     No other operator and no function takes a version in the place of a text. `passed_over` are comparisons, by their numbers.
     """
     for call in calls_in(part):
@@ -107,9 +108,18 @@ def _texts(parts: Iterable[Expr]) -> Iterator[Constant]:
             case Constant(value=str()):
                 yield part
             case ListLiteral(elements=elements):
-                yield from _texts(elements)
+                if all(map(_is_text_of_version, elements)):
+                    yield from (one for one in elements if isinstance(one, Constant))
             case _:
                 pass
+
+
+def _is_text_of_version(part: Expr) -> bool:
+    match part:
+        case Constant(value=str(text)):
+            return bool(parsing(text, ("semver",)))
+        case _:
+            return False
 
 
 def _equalities(call: Call) -> Iterator[tuple[Expr, Sequence[Expr]]]:

@@ -16,6 +16,7 @@ from dra_driver.cel.reasons.paths import DevicePath, path_of
 from dra_driver.cel.reasons.rewrite import brief
 from dra_driver.cel.reasons.version_tests import tested_as_texts
 from dra_driver.cel.syntax.ast import Expr
+from dra_driver.model.printable import CUT
 
 IsVersion = Callable[[DevicePath], bool]
 
@@ -85,3 +86,8 @@ def sentences(told: Iterable[tuple[str, str, str]]) -> list[str]:
     for begins, link, rest in told:
         found[begins] = f"{found[begins]}; {rest}" if begins in found else begins + link + rest
     return list(found.values())
+
+
+def joined(told: Iterable[str], more: int) -> str:
+    """Return the sentences as one, with the number of the others."""
+    return "; ".join([*told, *([f"{CUT} ({more:,} more)"] if more > 0 else [])])

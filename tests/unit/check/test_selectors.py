@@ -197,8 +197,8 @@ def test_a_version_is_compared_as_it_was_meant(wrong: str, right: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        (f"int({VERSION}) == 550", [f"{VERSION}.major()"]),
-        (f"semver({VERSION}).major() == 550", [VERSION]),
+        (f"int({VERSION}) == 550", [f"{VERSION}.major() instead of int({VERSION})"]),
+        (f"semver({VERSION}).major() == 550", [f"{VERSION} instead of semver({VERSION})"]),
         (f'string({VERSION}) == "550.1.1"', [f'{VERSION} == semver("550.1.1")']),
         (f"double({VERSION}) < 550.5", [f'{VERSION}.compareTo(semver("550.5", true)) < 0']),
         (f"int({NVIDIA}.brand) == 1", []),
@@ -218,14 +218,18 @@ def test_a_conversion_of_a_version_is_told(wrong: str, right: Sequence[str]) -> 
         ('["550.1.1"]', [f'{VERSION} in [semver("550.1.1")]']),
         ('["550"]', [f"{VERSION}.major() == 550"]),
         ('[semver("550.1.1")]', []),
+        ("[550]", [f"{VERSION}.major() == 550"]),
+        ('["550.1.1", "latest"]', ["only versions into it: three numbers, as in 12.4.0"]),
+        ('[["550.1.1"]]', []),
+        (f"{{{VERSION}: 1}}", []),
         ("[]", []),
     ],
 )
-def test_a_list_of_texts_has_no_version(texts: str, right: Sequence[str]) -> None:
+def test_a_list_of_others_has_no_version(texts: str, right: Sequence[str]) -> None:
     every = found(selector(f"{VERSION} in {texts}", "'"))
     assert [one.action for one in every] == [f"write {one}" for one in right]
     for one in every:
-        assert one.message == "driverVersion is a version, and the list has texts only"
+        assert one.message == "driverVersion is a version, and the list has others"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dra_driver.explain.verdict import (
     ClaimMissing,
     ConstraintConflict,
     PoolIncomplete,
+    SelectorError,
     Tainted,
     TooManyDevices,
     Verdict,
@@ -135,3 +136,11 @@ def test_how_many_a_pool_has_that_is_not_complete_is_not_known() -> None:
     other = resource_slice(devices(1), pool="other", nodeName=None, allNodes=True)
     held = holder("gpu-0", pool="other")
     assert advised(pool, other, held, count=4) == [HOLDS, wait]
+
+
+def test_a_guard_is_advised_only_where_something_is_missing() -> None:
+    guarded = fix(SelectorError("request", 0, "x", "no such key: model"))
+    assert guarded == ROWS[SelectorError].fix
+    other = fix(SelectorError("request", 0, "x", "no such overload"))
+    assert other.startswith("correct the condition")
+    assert "has(…) is no help" in other
