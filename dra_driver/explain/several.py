@@ -98,10 +98,10 @@ def explain_several(  # noqa: PLR0913  all but two by name
     A subject that does not exist has a report that says so. Raises Permanent if the node does not exist, or if the only subject are
     pods that cannot be found.
     """
-    state = readable(state)
+    whole, state = state, readable(state)
     if node:
         node_named(state, node, recorded=recorded)
-    where, known = Cluster(state, recorded), Known(state)
+    where, known = Cluster(state, recorded, _left_out(whole, state)), Known(state)
     if len(subjects) == 1:
         part = _part(where, known, subjects[0])
         parts, said = [part], [part.says]
@@ -126,6 +126,12 @@ def explain_several(  # noqa: PLR0913  all but two by name
         items=tuple(reports),
         not_read=state.not_read,
     )
+
+
+def _left_out(whole: ClusterState, state: ClusterState) -> tuple[Pod, ...]:
+    """Return the pods of the whole cluster that `readable` has left out."""
+    kept = {id(one) for one in state.pods}
+    return tuple(one for one in whole.pods if id(one) not in kept)
 
 
 def settled(state: ClusterState, subjects: Sequence[NamedSubject | ManyPods]) -> bool:
@@ -179,6 +185,8 @@ def _part(where: Cluster, known: Known, subject: NamedSubject | ManyPods) -> _Pa
     units = _units(known, found_pods.waiting)
     if found_pods.lacking:
         units.append(_known(subject.title, found_pods.lacking))
+    if found_pods.unread:
+        units.append(_known("pods that could not be read", found_pods.unread))
     return _Part(tuple(units), found_pods.says)
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from dra_driver.errors import Permanent
 from dra_driver.explain.facts.named_node import named
 from dra_driver.explain.facts.pod_requests import asks_for_devices
+from dra_driver.explain.names import first_names, full_name
 from dra_driver.explain.subject.lookup import Cluster, listed, meant, namespace_is_missing
 from dra_driver.explain.subject.subject import ManyPods, PendingSubject, WorkloadSubject
 from dra_driver.explain.subject.wanted import Known, of_pod
@@ -28,13 +29,15 @@ HASH_LABEL = "pod-template-hash"
 class PodsOf(Struct, frozen=True):
     """The pods that wait for a node, and a sentence about all pods.
 
-    `lacking` says why pods are missing, if they are. It is "" if they come by themselves, which `later` says.
+    `lacking` says why pods are missing, if they are. It is "" if they come by themselves, which `later` says. `unread` says which pods
+    wait of which nothing more is known, if some do.
     """
 
     waiting: tuple[Pod, ...]
     says: str
     lacking: str = ""
     later: bool = False
+    unread: str = ""
 
     @property
     def settled(self) -> bool:
@@ -81,26 +84,33 @@ def _pending(where: Cluster, subject: PendingSubject) -> PodsOf:
         and _waits(pod, known)
     )
     waiting = tuple(pod for pod in everywhere if subject.namespace in ("", pod.metadata.namespace))
-    awaited, unread = _awaited(waiting), _unread(state, subject.namespace)
+    unread = [
+        pod
+        for pod in where.unread
+        if not (_is_over(pod) or pod.spec.node_name)
+        and subject.labels.chooses(pod.metadata.labels)
+        and subject.namespace in ("", pod.metadata.namespace)
+    ]
+    awaited = _awaited(waiting)
     if len(waiting) > 1:
-        many = f"{len(waiting):,} pods that ask for devices wait for {awaited}"
-        return PodsOf(waiting, f"{many}{unread}")
+        says = f"{len(waiting):,} pods that ask for devices wait for {awaited}"
+        return PodsOf(waiting, says, unread=_unread(unread))
     few = "no pod" if not waiting else "1 pod"
     elsewhere = "" if waiting else _elsewhere(everywhere)
-    says = f"{few} that asks for devices waits for {awaited}{elsewhere}{unread}"
-    return PodsOf(waiting, says)
+    says = f"{few} that asks for devices waits for {awaited}{elsewhere}"
+    return PodsOf(waiting, says, unread=_unread(unread))
 
 
-def _unread(state: ClusterState, namespace: str) -> str:
-    """Return how many pods may wait too, because they could not be read; "" if none."""
-    gaps = [
-        gap
-        for gap in state.gaps("pods")
-        if gap.name and namespace in ("", gap.name.partition("/")[0])
-    ]
-    if not gaps:
+def _unread(pods: Sequence[Pod]) -> str:
+    """Return that these pods wait too, perhaps for devices; "" for none."""
+    if not pods:
         return ""
-    return f"; {'1 pod' if len(gaps) == 1 else f'{len(gaps):,} pods'} could not be read"
+    names = first_names([full_name(one.metadata) for one in pods])
+    return (
+        f"what {names} asks for could not be read"
+        if len(pods) == 1
+        else f"what {names} ask for could not be read"
+    )
 
 
 def _elsewhere(waiting: Sequence[Pod]) -> str:

@@ -20,10 +20,13 @@ Found = TypeVar("Found", ResourceClaim, ResourceClaimTemplate, Pod, Namespace)
 
 
 class Cluster(Struct, frozen=True):
-    """The cluster in which a name is searched; `recorded` if its state comes from a file."""
+    """The cluster in which a name is searched; `recorded` if its state comes from a file. `unread` are pods that the state lacks because
+    of a quantity in them that cannot be parsed.
+    """
 
     state: ClusterState
     recorded: bool
+    unread: tuple[Pod, ...] = ()
 
 
 def named(

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dra_driver.errors import Permanent
+from dra_driver.explain.several import explain_several
 from dra_driver.explain.subject.labels import parse_selector
 from dra_driver.explain.subject.lookup import Cluster
 from dra_driver.explain.subject.subject import PendingSubject, WorkloadSubject
@@ -96,19 +97,27 @@ def test_that_pods_of_other_namespaces_wait_is_said_if_none_waits_here() -> None
     assert here.says == "1 pod that asks for devices waits for a node"
 
 
-def test_pods_that_could_not_be_read_may_wait_too() -> None:
-    gaps = [
-        {"resource": "pods", "reason": "malformed", "name": name, "message": "no number"}
-        for name in ("ns/a", "ns/b", "other/c")
-    ]
-    one = cluster(pod("x", **CLAIMS), notRead=gaps[1:])
-    waits = "1 pod that asks for devices waits for a node"
-    assert pods_of(one, PendingSubject("ns")).says == f"{waits}; 1 pod could not be read"
-    both = cluster(pod("x", **CLAIMS), pod("y", **CLAIMS), notRead=gaps)
-    wait = "2 pods that ask for devices wait for a node"
-    assert pods_of(both, PendingSubject("")).says == f"{wait}; 3 pods could not be read"
-    none = cluster(notRead=gaps)
-    assert pods_of(none, PendingSubject("third")).says.endswith("waits for a node")
+def test_pods_of_which_a_quantity_cannot_be_read_wait_too() -> None:
+    bad = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}], **CLAIMS}
+    pods = (
+        pod("a", **bad),
+        pod("b", namespace="other", **bad),
+        pod("runs", node="n", **bad),
+        pod("over", phase="Failed", **bad),
+    )
+    whole = cluster(*pods, pod("good", **CLAIMS)).state
+
+    def found(namespace: str) -> tuple[str, list[str], int]:
+        report = explain_several(whole, [PendingSubject(namespace)])
+        unread = [one.summary for one in report.items if one.subject.startswith("pods that")]
+        return report.summary.partition(";")[0], unread, report.exit_code
+
+    one = "1 pod that asks for devices waits for a node"
+    assert found("ns") == (one, ["what ns/a asks for could not be read"], 1)
+    assert found("") == (one, ["what ns/a, other/b ask for could not be read"], 1)
+    none = "no pod that asks for devices waits for a node"
+    assert found("other") == (none, ["what other/b asks for could not be read"], 2)
+    assert found("third")[1:] == ([], 0)
 
 
 def test_labels_choose_among_the_pending_pods() -> None:
