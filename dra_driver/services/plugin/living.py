@@ -105,6 +105,10 @@ class Living:
             self.is_new(self._memory.of(kept)) or self._may_have(kept) or self.runs(kept)
         )
 
+    def is_listed(self, part: PreparedClaim) -> bool:
+        """Whether an active pod has units of this part, or may have: nobody answers."""
+        return self._lists.lists(part)
+
     def proven(self, found: Parted) -> Parted:
         """Of a part that a call asks for: if no other pods than the keepers have had the row, only the kubelet of now can say that they do not have
         this part, too. An older checkpoint would say the same.

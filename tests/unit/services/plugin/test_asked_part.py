@@ -194,6 +194,42 @@ def test_an_older_checkpoint_in_the_middle_of_an_admission_frees_nothing(
     assert node.owned() == {"gpu-0", "gpu-1", "gpu-2"}
 
 
+@pytest.mark.parametrize("main", [(ONE,), (ONE, TWO)], ids=len)
+def test_a_pod_is_admitted_although_its_init_container_is_not_noted_yet(
+    node: PluginNode, main: tuple[str, ...]
+) -> None:
+    before = node.containers
+    init = given(node.admit("pod-b", init=[ONE, TWO]))
+    after = node.containers
+    writes(node, *before)
+    given(node.allocate(*main))
+    writes(node, *after)
+    node.write("pod-b", *main)
+    node.run("pod-b")
+    looks(node)
+    assert files_of(node, init) == WHOLE
+    assert pods_by_device(node) == dict.fromkeys(["gpu-0", "gpu-1"], ("pod-b",))
+
+
+def test_the_units_of_an_init_container_are_not_given_again_without_the_checkpoint(
+    node: PluginNode,
+) -> None:
+    init = given(node.admit("pod-b", init=[ONE]))
+    node.damaged = True
+    assert "which pod gets it would not be known" in refused(node.allocate(ONE))
+    node.damaged = False
+    given(node.admit("pod-b", main=[ONE]))
+    assert files_of(node, init) == {"/dev/nvidia0"}
+
+
+def test_an_unnamed_row_of_which_something_ran_is_taken_back(node: PluginNode) -> None:
+    given(node.allocate(ONE))
+    writes(node)
+    node.used.add(DeviceName("gpu-0"))
+    assert "the hardware still sees a process on device gpu-0" in refused(node.allocate(ONE))
+    assert [row.held is None for row in node.rows()] == [False]
+
+
 def test_an_entry_of_before_the_call_names_nobody(node: PluginNode) -> None:
     before = ends_earlier(node, ONE)
     init = given(node.admit("pod-b", init=[ONE, TWO]))
@@ -398,6 +434,7 @@ def test_what_an_ended_pod_had_is_taken_back_whole_by_another_process(node: Plug
     given(node.admit("pod-a", ONE, TWO))
     node.run("pod-a")
     node.look()
+    node.force_delete("pod-a")
     replaced(node, True)
     node.look()
     pass_time(node, GRACE_SECONDS)
@@ -412,9 +449,29 @@ def test_what_nobody_has_after_a_reboot_is_taken_back_whole(node: PluginNode) ->
     given(node.admit("pod-a", ONE, TWO))
     node.run("pod-a")
     node.look()
+    node.force_delete("pod-a")
     node.reboot()
     given(node.admit("pod-b", ONE))
     assert node.owned() == {"gpu-0"}
+
+
+@in_either_process
+def test_a_listed_pod_keeps_its_part_although_an_older_checkpoint_names_another(
+    node: PluginNode, another_process: bool
+) -> None:
+    never_ran(node, ONE, TWO)
+    before = node.containers
+    third = given(node.admit("pod-c", ONE))
+    node.run("pod-c")
+    writes(node, *before)
+    node.look()
+    replaced(node, another_process)
+    node.look()
+    pass_time(node, GRACE_SECONDS)
+    node.look()
+    node.allocate(TWO)
+    assert not is_free(node, "gpu-0")
+    assert files_of(node, third) >= {"/dev/nvidia0"}
 
 
 @in_either_process
