@@ -8,6 +8,7 @@ import pytest
 
 from dra_driver.model.ids import DeviceName, PodUid, UnitId
 from dra_driver.model.plugin import Strategy, UnitsOfContainer
+from dra_driver.planning.plugin.listed import Listing
 from dra_driver.services.plugin.witnesses import GRACE_SECONDS
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode
@@ -303,6 +304,11 @@ def test_such_a_unit_is_not_given_on_while_the_hardware_sees_a_process(node: Plu
     node.used.add(DeviceName("gpu-0"))
     assert "the hardware still sees a process on device gpu-0" in refused(node.admit("pod-c", ONE))
     assert {row.held for row in node.rows()} == {None}
+    node.look()
+    assert node.owned() == {"gpu-0", "gpu-1", "gpu-2"}
+    node.used.clear()
+    node.look()
+    assert node.owned() == {"gpu-1", "gpu-2"}
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -316,6 +322,8 @@ def test_such_a_unit_is_not_given_on_while_the_kubelet_does_not_list_the_pod(
         node.unlisted = True
     assert "pod pod-p still runs" in refused(node.admit("pod-c", ONE))
     assert {row.held for row in node.rows()} == {None}
+    node.look()
+    assert "gpu-0" in node.owned()
 
 
 def test_after_a_reboot_a_pod_keeps_the_part_that_the_checkpoint_names(node: PluginNode) -> None:
@@ -374,6 +382,46 @@ def test_a_pod_keeps_its_part_while_the_other_pod_runs_on_unlisted(node: PluginN
     node.end("pod-c")
     assert "pod pod-b still runs" in refused(node.admit("pod-d", ONE))
     assert [row.held is None for row in node.rows()] == [False]
+
+
+def healthy(node: PluginNode) -> set[str]:
+    assert node.resource is not None
+    listing = Listing(node.parts.inventory(), node.holders.all_rows(), {}, node.place.pool)
+    return {one.id for one in listing.of(node.resource) if one.healthy} & {ONE, TWO, THREE}
+
+
+def test_a_part_that_was_not_free_for_a_call_draws_no_more_pods_until_it_is(
+    node: PluginNode,
+) -> None:
+    two_pods_in_a_row(node)
+    node.force_delete("pod-b")
+    before = node.freed
+    refused(node.admit("pod-d", ONE))
+    assert node.freed == before + 1
+    refused(node.admit("pod-d", ONE))
+    assert node.freed == before + 1
+    looks(node)
+    assert healthy(node) == {TWO, THREE}
+    # The kubelet has written no checkpoint since, which goes on to name the pod.
+    node.end("pod-b")
+    node.look()
+    assert healthy(node) == {ONE, TWO, THREE}
+    assert node.owned() == {"gpu-1"}
+
+
+def test_after_a_reboot_such_a_part_draws_no_more_pods_either(node: PluginNode) -> None:
+    node.answers = answers(Strategy.EDITS)  # CDI names of an earlier boot are in no file
+    two_pods_in_a_row(node)
+    node.reboot()
+    node.run("pod-b")
+    node.cgroups.add(PodUid("pod-c"))
+    assert "pod pod-b still runs" in refused(node.admit("pod-d", ONE))
+    assert ONE not in healthy(node)
+    assert [row.held for row in node.rows()] == [None]
+    assert node.taking_up.once()
+    node.end("pod-b")
+    given(node.admit("pod-d", ONE))
+    assert not is_free(node, "gpu-1")
 
 
 def test_a_pod_that_runs_keeps_its_part_also_if_nobody_shows_it(node: PluginNode) -> None:
