@@ -226,6 +226,25 @@ def test_as_long_as_cgroups_cannot_be_read_the_units_are_held(node: PluginNode) 
     assert node.owned() == set()
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_pod_that_was_refused_while_cgroups_could_not_be_read_keeps_nothing(
+    tmp_path: Path, later: bool
+) -> None:
+    node = PluginNode(tmp_path, clock=ManualClock())
+    node.hidden = True
+    given(node.allocate(ONE))  # and another plugin refuses: the kubelet writes nothing
+    node.hidden = False
+    if later:
+        node.look()
+        pass_time(node, ADMISSION_SECONDS)
+        node.look()
+        assert node.owned() == set()
+    given(node.admit("pod-b", ONE))
+    node.look()
+    assert pods_of(node) == ("pod-b",)
+    node.close()
+
+
 def test_a_call_that_is_refused_in_the_end_leaves_its_rows_as_they_were(node: PluginNode) -> None:
     given(node.admit("other", TWO))
     node.run("other")
