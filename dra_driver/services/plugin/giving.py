@@ -137,8 +137,7 @@ class Giving:
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             if row.users.pods is not None and not known.unanswered:
                 return self._asked_for(replace(call, row=self._naming.note_failure(row)))
-            self._take_back.forgotten(row)
-            return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
+            return self._take_back.forgotten(row)
         suspects = self._naming.suspects(known)
         found = call.parted(suspects or ())
         if suspects == () and self._may_be_of_same_pod(call, found):

@@ -43,7 +43,7 @@ def part(
         used = parts.usage.of(found.rest)
         plan = _of_now(parts, judged, found.plan, is_used=bool(used))
         late = end_late(parts, locks, "released", MarkStarted)
-        error = parts.executor.work([plan], until=until, late=_waking(late, freed))[uid].error
+        error = parts.executor.work([plan], until=until, late=waking(late, freed))[uid].error
         if error is None and not used:
             parts.mark("released", [plan], MarkStarted)
     if is_news or not used:
@@ -66,7 +66,9 @@ def _of_now(parts: NodeParts, judged: PreparedClaim, plan: Plan, *, is_used: boo
     return replace(plan, steps=steps)
 
 
-def _waking(late: Late, freed: Callable[[], None]) -> Late:
+def waking(late: Late, freed: Callable[[], None]) -> Late:
+    """Call `freed` too when work that takes longer than its call has ended."""
+
     def begin(plan: Plan) -> Callable[[Result], None]:
         end = late(plan)
 
