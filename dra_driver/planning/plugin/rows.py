@@ -38,6 +38,11 @@ def answered_units(row: PreparedClaim) -> frozenset[UnitId]:
     return units_of(row).difference(*(one.request_names for one in lacking))
 
 
+def unanswered_units(row: PreparedClaim) -> frozenset[UnitId]:
+    """Return the units of a row that are being taken back from it; empty if it has no answer at all."""
+    return units_of(row) - answered_units(row) if row.cdi_spec else frozenset()
+
+
 def owner_paths(rows: Iterable[PreparedClaim]) -> Mapping[DeviceName, frozenset[Path]]:
     """Return the APIs through which the owners of each device got it, or shares of it."""
     found: dict[DeviceName, frozenset[Path]] = {}

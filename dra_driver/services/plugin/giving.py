@@ -125,7 +125,8 @@ class Giving:
                 return self._give_again(row, known)
         of_this_boot = row.boot_id == self._parts.store.boot_id
         in_admission = of_this_boot and not known.witnessed and self._living.is_new(known)
-        if found is not None and (is_kept or in_admission):
+        # Another process may have taken an older entry for the note of the last call: whoever is listed has the other units, named or not.
+        if found is not None and (is_kept or in_admission or self._living.is_listed(found.kept)):
             return self._take_back.part(row, self._living.proven(found), until)
         return self._take_back.whole(row, REUSED, until)
 
@@ -136,10 +137,11 @@ class Giving:
             # The kubelet has ended that admission without a note: its pod was refused, and has no container.
             if row.users.pods is not None and not known.unanswered:
                 return self._asked_for(replace(call, row=self._naming.note_failure(row)))
-            self._take_back.forgotten(row)
-            return "" if self._parts.row(row.ref.uid) is None else "it is being taken back"
+            return self._take_back.forgotten(row)
         suspects = self._naming.suspects(known)
         found = call.parted(suspects or ())
+        if suspects == () and self._may_be_of_same_pod(call, found):
+            return self._give_again(row, known)
         # That pod may have others of its units than this call, or be the pod of this call.
         if found is not None and (row.users.pods is not None or self._living.is_new(known)):
             if suspects is None:
@@ -147,6 +149,17 @@ class Giving:
             return self._take_back.part(row, found, until)
         named = self._naming.with_suspects(row, known)
         return JUST_GIVEN if named is None else self._take_back.whole(named, REUSED, until)
+
+    def _may_be_of_same_pod(self, call: _Call, found: Parted | None) -> bool:
+        """Of an unnamed row, while no pod has come since the call: whether nothing ran with it. Then the pod of this call may have it, for an init
+        container that no checkpoint has yet. Only if all of it is that pod's: a row that was given before may have another unnamed pod, with other units.
+        """
+        row, living = call.row, self._living
+        if row.users.pods is not None and found is not None:
+            return False
+        if not (living.is_new(call.known) and call.asked <= answered_units(row)):
+            return False
+        return not living.may_have_run(row, replace(row, users=Users(row.users.pods or ())))
 
     def _give_again(self, row: PreparedClaim, known: Remembered) -> Again | str:
         """Nothing of the row's pod ever ran: that is about to start, and this is another container of it. The checkpoint will tell whether it

@@ -11,8 +11,8 @@ from dra_driver.model.ids import PodUid
 from dra_driver.model.plugin import KubeletCheckpoint
 from dra_driver.model.presence import Gone
 from dra_driver.model.state import PreparedClaim, Unknown, Users
-from dra_driver.planning.plugin.parted import Parted, parted
-from dra_driver.planning.plugin.rows import sharing
+from dra_driver.planning.plugin.parted import Parted, parted, parted_by_call
+from dra_driver.planning.plugin.rows import sharing, unanswered_units
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.memory import Memory, Remembered
 from dra_driver.services.plugin.witnesses import (
@@ -105,6 +105,10 @@ class Living:
             self.is_new(self._memory.of(kept)) or self._may_have(kept) or self.runs(kept)
         )
 
+    def is_listed(self, part: PreparedClaim) -> bool:
+        """Whether an active pod has units of this part, or may have: nobody answers."""
+        return self._lists.lists(part)
+
     def proven(self, found: Parted) -> Parted:
         """Of a part that a call asks for: if no other pods than the keepers have had the row, only the kubelet of now can say that they do not have
         this part, too. An older checkpoint would say the same.
@@ -141,14 +145,17 @@ class Living:
 
     def parted(self, row: PreparedClaim) -> Parted | None:
         """Find units that nobody has any more, in a row that other pods have had before: a part of it was given again."""
-        if row.users.has_unknown:
-            return None
-        if len(row.devices) == 1 or len(row.users.pods or ()) == 1:
-            return None  # so are most rows, and this is asked at each look
+        if row.users.has_unknown or len(row.devices) == 1:
+            return None  # most rows have one device, and this is asked at each look
         _, checkpoint = self._witnesses.checkpoint()
         if isinstance(checkpoint, Unknown):
             return None
-        found = parted(row, checkpoint.containers)
+        if left := unanswered_units(row):
+            # A call asked for them, and they were not free yet. The kubelet may never say it again: they are listed as unhealthy since.
+            again = parted_by_call(row, left, checkpoint.containers)
+            found = None if again is None else self.proven(again)
+        else:
+            found = parted(row, checkpoint.containers)
         # The kubelet may have written an older checkpoint last: a pod of before may be about to start with these units after all.
         if found is None or self.is_new(self._memory.of(row)) or self._may_have(found.rest):
             return None

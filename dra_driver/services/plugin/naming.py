@@ -51,8 +51,7 @@ class Naming:
     def is_unwritten(self, known: Remembered) -> bool:
         """Whether the kubelet has written no checkpoint since the last call: if its admission has ended, then without success."""
         written, checkpoint = self._witnesses.checkpoint()
-        same = not isinstance(checkpoint, Unknown) and written == known.begun
-        return known.before is not None and same
+        return not isinstance(checkpoint, Unknown) and written == known.begun
 
     def with_suspects(self, row: PreparedClaim, known: Remembered) -> PreparedClaim | None:
         """Name each pod that has come since the call. Returns None if the row has been given to a container meanwhile."""

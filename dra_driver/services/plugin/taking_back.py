@@ -7,20 +7,22 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from dra_driver.errors import DriverError
-from dra_driver.model.events import DevicesFreed
-from dra_driver.model.plan import Forget
-from dra_driver.model.state import PreparedClaim
+from dra_driver.model.events import DevicesFreed, DevicesHeld
+from dra_driver.model.plan import Forget, MarkHeld, Plan
+from dra_driver.model.state import Held, PreparedClaim, Users
 from dra_driver.planning.plugin.parted import Parted
 from dra_driver.planning.unprepare import plan_unanswered
 from dra_driver.services.claim_locks import ClaimLocks
 from dra_driver.services.parts import NodeParts
 from dra_driver.services.plugin.parting import part as take_part
+from dra_driver.services.plugin.parting import waking
 from dra_driver.services.take_back import devices_of, end_late, undo
 
 FREE_SECONDS = 5.0
 ENDED = "its pod has ended"
 FORGOTTEN = "the kubelet does not list its pod any more"
 REUSED = "the kubelet gives its units to another container"
+UNANSWERED = "no container has got it"
 JUST_GIVEN = "it was just given to a container"
 
 
@@ -72,20 +74,31 @@ class TakingBack:
         """Take back the rest of a row. Returns why that is not possible now; then nothing is held."""
         return take_part(self._parts, row, found, until, freed=self._freed)
 
-    def forgotten(self, row: PreparedClaim) -> None:
-        """Forget a row that no container can have, unless somebody works on it."""
+    def forgotten(self, row: PreparedClaim) -> str:
+        """Forget a row that no container can have, unless somebody works on it. Returns why it is still there."""
+        uid = row.ref.uid
         with ClaimLocks(self._parts.lock) as locks:
-            missed = locks.take([row.ref.uid], until=self._parts.clock(), purpose="releasing")
+            if missed := locks.take([uid], until=self._parts.clock(), purpose="releasing"):
+                return str(missed[uid])
             # Who had the lock may have released it, or given it to somebody.
-            if not missed and self._parts.row(row.ref.uid) == row:
-                self.forget(row, locks)
+            found = self._parts.row(uid)
+            if found == row:
+                return self.forget(row, locks)
+        return "" if found is None else "it has just changed"
 
-    def forget(self, row: PreparedClaim, locks: ClaimLocks) -> None:
-        """Take back what no container can have. The caller has the row's lock."""
+    def forget(self, row: PreparedClaim, locks: ClaimLocks) -> str:
+        """Take back what no container can have; hold it if that fails, so that it draws no pod. The caller has the row's lock. Returns the error."""
         parts, uid = self._parts, row.ref.uid
         plan = plan_unanswered(row)
-        late = end_late(parts, locks, "released", Forget)
+        late = waking(end_late(parts, locks, "released", Forget), self._freed)
         until = parts.clock() + FREE_SECONDS
-        if parts.executor.work([plan], until=until, late=late)[uid].error is None:
+        error = parts.executor.work([plan], until=until, late=late)[uid].error
+        if error is None:
             parts.mark("released", [plan], Forget)
-            self._freed()
+        else:
+            nobody = Users((), sole=row.users.sole)
+            hold = Plan(row.ref, (MarkHeld(uid, Held(UNANSWERED, parts.now()), nobody),))
+            parts.mark("releasing", [hold], MarkHeld)
+            parts.observe(DevicesHeld(row.ref, devices_of(row), str(error)))
+        self._freed()
+        return "" if error is None else str(error)

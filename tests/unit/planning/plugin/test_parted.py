@@ -14,7 +14,7 @@ from dra_driver.model.plan import MarkStarted, ResetDevice, WriteCdiSpec
 from dra_driver.model.plugin import UnitsOfContainer
 from dra_driver.model.state import PreparedClaim, Users
 from dra_driver.planning.plugin.parted import parted, parted_by_call
-from dra_driver.planning.plugin.rows import answered_units
+from dra_driver.planning.plugin.rows import answered_units, unanswered_units
 from tests.unit.planning.plugin.test_rows import GPU, KIND, a_device, a_row
 
 UID = ClaimUid("plugin-1")
@@ -71,6 +71,7 @@ def test_first_the_text_goes_then_the_set_up_and_the_owner_last() -> None:
     told = found.told.claim
     assert (told.devices, told.leases) == ((ONE, ZERO), LEASES[::-1])
     assert answered_units(told) == {"GPU-1"}
+    assert unanswered_units(told) == {"GPU-0"}
     assert found.plan.steps == (
         WriteCdiSpec(UID, told.cdi_spec),
         ResetDevice(LEASES[0]),
@@ -97,6 +98,7 @@ def test_a_row_that_is_not_set_up_and_whose_leases_are_not_known_has_no_text_to_
     assert found.told.claim.leases is None
     assert [type(step) for step in found.plan.steps] == [ResetDevice, MarkStarted]
     assert answered_units(found.kept) == frozenset()
+    assert unanswered_units(found.kept) == frozenset()
 
 
 def test_a_call_for_all_units_parts_nothing() -> None:

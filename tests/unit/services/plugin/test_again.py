@@ -145,7 +145,7 @@ def test_a_pod_that_got_units_again_and_ended_unseen_leaves_them_to_the_next(
     given(node.admit("pod-c", ONE))
     node.run("pod-c")
     node.look()
-    assert pods_of(node) == ("pod-c",)
+    assert pods_of(node) == (("pod-c",) if another_process else ("pod-a", "pod-c"))
 
 
 @in_either_process
@@ -224,6 +224,25 @@ def test_as_long_as_cgroups_cannot_be_read_the_units_are_held(node: PluginNode) 
     node.end("pod-b")
     node.look()
     assert node.owned() == set()
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_pod_that_was_refused_while_cgroups_could_not_be_read_keeps_nothing(
+    tmp_path: Path, later: bool
+) -> None:
+    node = PluginNode(tmp_path, clock=ManualClock())
+    node.hidden = True
+    given(node.allocate(ONE))  # and another plugin refuses: the kubelet writes nothing
+    node.hidden = False
+    if later:
+        node.look()
+        pass_time(node, ADMISSION_SECONDS)
+        node.look()
+        assert node.owned() == set()
+    given(node.admit("pod-b", ONE))
+    node.look()
+    assert pods_of(node) == ("pod-b",)
+    node.close()
 
 
 def test_a_call_that_is_refused_in_the_end_leaves_its_rows_as_they_were(node: PluginNode) -> None:

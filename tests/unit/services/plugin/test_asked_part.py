@@ -8,6 +8,7 @@ import pytest
 
 from dra_driver.model.ids import DeviceName, PodUid, UnitId
 from dra_driver.model.plugin import Strategy, UnitsOfContainer
+from dra_driver.planning.plugin.listed import Listing
 from dra_driver.services.plugin.witnesses import GRACE_SECONDS
 from tests.support.local_node import ManualClock
 from tests.support.plugin_node import PluginNode
@@ -194,6 +195,42 @@ def test_an_older_checkpoint_in_the_middle_of_an_admission_frees_nothing(
     assert node.owned() == {"gpu-0", "gpu-1", "gpu-2"}
 
 
+@pytest.mark.parametrize("main", [(ONE,), (ONE, TWO)], ids=len)
+def test_a_pod_is_admitted_although_its_init_container_is_not_noted_yet(
+    node: PluginNode, main: tuple[str, ...]
+) -> None:
+    before = node.containers
+    init = given(node.admit("pod-b", init=[ONE, TWO]))
+    after = node.containers
+    writes(node, *before)
+    given(node.allocate(*main))
+    writes(node, *after)
+    node.write("pod-b", *main)
+    node.run("pod-b")
+    looks(node)
+    assert files_of(node, init) == WHOLE
+    assert pods_by_device(node) == dict.fromkeys(["gpu-0", "gpu-1"], ("pod-b",))
+
+
+def test_the_units_of_an_init_container_are_not_given_again_without_the_checkpoint(
+    node: PluginNode,
+) -> None:
+    init = given(node.admit("pod-b", init=[ONE]))
+    node.damaged = True
+    assert "which pod gets it would not be known" in refused(node.allocate(ONE))
+    node.damaged = False
+    given(node.admit("pod-b", main=[ONE]))
+    assert files_of(node, init) == {"/dev/nvidia0"}
+
+
+def test_an_unnamed_row_of_which_something_ran_is_taken_back(node: PluginNode) -> None:
+    given(node.allocate(ONE))
+    writes(node)
+    node.used.add(DeviceName("gpu-0"))
+    assert "the hardware still sees a process on device gpu-0" in refused(node.allocate(ONE))
+    assert [row.held is None for row in node.rows()] == [False]
+
+
 def test_an_entry_of_before_the_call_names_nobody(node: PluginNode) -> None:
     before = ends_earlier(node, ONE)
     init = given(node.admit("pod-b", init=[ONE, TWO]))
@@ -267,6 +304,11 @@ def test_such_a_unit_is_not_given_on_while_the_hardware_sees_a_process(node: Plu
     node.used.add(DeviceName("gpu-0"))
     assert "the hardware still sees a process on device gpu-0" in refused(node.admit("pod-c", ONE))
     assert {row.held for row in node.rows()} == {None}
+    node.look()
+    assert node.owned() == {"gpu-0", "gpu-1", "gpu-2"}
+    node.used.clear()
+    node.look()
+    assert node.owned() == {"gpu-1", "gpu-2"}
 
 
 @pytest.mark.parametrize("silent", [False, True])
@@ -280,6 +322,8 @@ def test_such_a_unit_is_not_given_on_while_the_kubelet_does_not_list_the_pod(
         node.unlisted = True
     assert "pod pod-p still runs" in refused(node.admit("pod-c", ONE))
     assert {row.held for row in node.rows()} == {None}
+    node.look()
+    assert "gpu-0" in node.owned()
 
 
 def test_after_a_reboot_a_pod_keeps_the_part_that_the_checkpoint_names(node: PluginNode) -> None:
@@ -340,6 +384,46 @@ def test_a_pod_keeps_its_part_while_the_other_pod_runs_on_unlisted(node: PluginN
     assert [row.held is None for row in node.rows()] == [False]
 
 
+def healthy(node: PluginNode) -> set[str]:
+    assert node.resource is not None
+    listing = Listing(node.parts.inventory(), node.holders.all_rows(), {}, node.place.pool)
+    return {one.id for one in listing.of(node.resource) if one.healthy} & {ONE, TWO, THREE}
+
+
+def test_a_part_that_was_not_free_for_a_call_draws_no_more_pods_until_it_is(
+    node: PluginNode,
+) -> None:
+    two_pods_in_a_row(node)
+    node.force_delete("pod-b")
+    before = node.freed
+    refused(node.admit("pod-d", ONE))
+    assert node.freed == before + 1
+    refused(node.admit("pod-d", ONE))
+    assert node.freed == before + 1
+    looks(node)
+    assert healthy(node) == {TWO, THREE}
+    # The kubelet has written no checkpoint since, which goes on to name the pod.
+    node.end("pod-b")
+    node.look()
+    assert healthy(node) == {ONE, TWO, THREE}
+    assert node.owned() == {"gpu-1"}
+
+
+def test_after_a_reboot_such_a_part_draws_no_more_pods_either(node: PluginNode) -> None:
+    node.answers = answers(Strategy.EDITS)  # CDI names of an earlier boot are in no file
+    two_pods_in_a_row(node)
+    node.reboot()
+    node.run("pod-b")
+    node.cgroups.add(PodUid("pod-c"))
+    assert "pod pod-b still runs" in refused(node.admit("pod-d", ONE))
+    assert ONE not in healthy(node)
+    assert [row.held for row in node.rows()] == [None]
+    assert node.taking_up.once()
+    node.end("pod-b")
+    given(node.admit("pod-d", ONE))
+    assert not is_free(node, "gpu-1")
+
+
 def test_a_pod_that_runs_keeps_its_part_also_if_nobody_shows_it(node: PluginNode) -> None:
     two_pods_in_a_row(node)
     node.active.clear()
@@ -398,6 +482,7 @@ def test_what_an_ended_pod_had_is_taken_back_whole_by_another_process(node: Plug
     given(node.admit("pod-a", ONE, TWO))
     node.run("pod-a")
     node.look()
+    node.force_delete("pod-a")
     replaced(node, True)
     node.look()
     pass_time(node, GRACE_SECONDS)
@@ -412,9 +497,29 @@ def test_what_nobody_has_after_a_reboot_is_taken_back_whole(node: PluginNode) ->
     given(node.admit("pod-a", ONE, TWO))
     node.run("pod-a")
     node.look()
+    node.force_delete("pod-a")
     node.reboot()
     given(node.admit("pod-b", ONE))
     assert node.owned() == {"gpu-0"}
+
+
+@in_either_process
+def test_a_listed_pod_keeps_its_part_although_an_older_checkpoint_names_another(
+    node: PluginNode, another_process: bool
+) -> None:
+    never_ran(node, ONE, TWO)
+    before = node.containers
+    third = given(node.admit("pod-c", ONE))
+    node.run("pod-c")
+    writes(node, *before)
+    node.look()
+    replaced(node, another_process)
+    node.look()
+    pass_time(node, GRACE_SECONDS)
+    node.look()
+    node.allocate(TWO)
+    assert not is_free(node, "gpu-0")
+    assert files_of(node, third) >= {"/dev/nvidia0"}
 
 
 @in_either_process

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dra_driver.errors import Permanent, Temporary
-from dra_driver.model.events import DevicesFreed
+from dra_driver.model.events import DevicesFreed, DevicesHeld
 from dra_driver.model.ids import PodUid, ResourceName, ShareId, UnitId
 from dra_driver.model.lease import Lease
 from dra_driver.model.plan import Refusal
@@ -24,7 +24,9 @@ from dra_driver.model.plugin import (
 from dra_driver.model.state import Users
 from dra_driver.planning.plugin.listed import Listing
 from dra_driver.planning.plugin.parted import parted
+from dra_driver.services.plugin import taking_back
 from dra_driver.services.plugin.parting import part
+from dra_driver.services.plugin.taking_back import TakingBack
 from dra_driver.services.plugin.witnesses import GRACE_SECONDS, LIST_SECONDS
 from dra_driver.testing.builders import a_claim, a_result
 from dra_driver.testing.failpoints import Failpoints
@@ -352,9 +354,65 @@ def test_a_row_that_is_being_taken_back_gets_no_pod_by_an_old_entry(node: Plugin
     node.containers = (UnitsOfContainer(PodUid("old"), "main", GPU, frozenset({UnitId(ONE)})), *old)
     node.writes += 1
     node.look()
-    assert "it is being taken back" in refused(node.allocate(ONE))
+    assert "the device does not answer" in refused(node.allocate(ONE))
     node.configure, node.reset = opens_its_file, lambda _lease: None
     node.look()
+    given(node.allocate(ONE))
+
+
+def test_what_no_container_has_draws_no_pod_while_it_cannot_be_taken_back(
+    node: PluginNode,
+) -> None:
+    drop(node, "pod-a")
+    looks(node)
+    given(node.allocate(ONE))  # and another plugin refuses: the kubelet writes nothing
+    node.reset = fails
+    before = node.freed
+    reason = refused(node.allocate(ONE))
+    assert "the device does not answer; it is listed as unhealthy" in reason
+    assert node.freed > before
+    looks(node)
+    listing = Listing(node.parts.inventory(), node.holders.all_rows(), {}, node.place.pool)
+    assert {one.id: one.healthy for one in listing.of(node.resource)} == {ONE: False, TWO: True}
+    assert [event.reason for event in node.events if isinstance(event, DevicesHeld)] == [
+        "the device does not answer"
+    ]
+    node.reset = lambda _lease: None
+    looks(node)
+    assert node.owned() == set()
+
+
+def test_the_list_is_sent_again_when_what_no_container_has_is_free_late(
+    node: PluginNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(node, "pod-a")
+    looks(node)
+    given(node.allocate(ONE))
+    (row,) = node.rows()
+    begun, leave = Event(), Event()
+
+    def hangs(_lease: Lease) -> None:
+        begun.set()
+        leave.wait(10)
+
+    node.reset = hangs
+    calls: SimpleQueue[set[str]] = SimpleQueue()
+    take_back = TakingBack(node.parts, freed=lambda: calls.put(node.owned()))
+    monkeypatch.setattr(taking_back, "FREE_SECONDS", 0.0)
+    assert take_back.forgotten(row)
+    assert calls.get(timeout=10) == {"gpu-0"}
+    assert begun.wait(10)
+    leave.set()
+    assert calls.get(timeout=10) == set()
+
+
+def test_what_no_container_has_is_given_when_whoever_works_on_it_is_done(node: PluginNode) -> None:
+    drop(node, "pod-a")
+    looks(node)
+    given(node.allocate(ONE))
+    (row,) = node.rows()
+    with node.parts.lock([f"claim-{row.ref.uid}"], node.parts.clock(), "a test"):
+        assert "a test" in refused(node.allocate(ONE))
     given(node.allocate(ONE))
 
 
