@@ -15,15 +15,12 @@ from dra_driver.cel.compile import (
 from dra_driver.cel.device import DeviceValue
 from dra_driver.cel.errors import CompileError
 from dra_driver.cel.failures import EvaluationError
-from dra_driver.cel.reasons.corrections import Correction, digits, replaced
+from dra_driver.cel.reasons.corrections import Correction, replaced
 from dra_driver.cel.reasons.like_versions import like_versions, texts_beside
 from dra_driver.cel.reasons.mistyped import VERSION, mistyped_texts
-from dra_driver.cel.reasons.parsers import parsing
 from dra_driver.cel.reasons.paths import DevicePath, children, path_of
-from dra_driver.cel.reasons.rewrite import called
 from dra_driver.cel.reasons.version_tests import tested_as_texts
 from dra_driver.cel.syntax.ast import Call, Constant, Expr, ListLiteral, ParsedAst
-from dra_driver.cel.syntax.unparse import unparse
 from dra_driver.cel.versions import MAX_COST, NEWEST, OLDEST, Environment
 from dra_driver.check.finding import Finding
 from dra_driver.check.given import Given, Known
@@ -214,10 +211,9 @@ def _in_list(part: Call, names: Names, parsed: ParsedAst) -> Iterator[tuple[str,
     path = path_of(part.args[0])
     if path is None or not _is_version(names, path) or not isinstance(part.args[1], ListLiteral):
         return
-    beside = texts_beside(parsed, part, lambda one: one == path)
-    right = {one.number: one.new for _, one in beside}
-    if right:
-        yield _version(part, path), f"write {replaced(replace(parsed, root=part), right)}"
+    write = _with_versions(part, path, parsed)
+    if write:
+        yield _version(part, path), f"write {write}"
     elif any(isinstance(one, Constant) for one in part.args[1].elements):
         yield _version(part, path), f"write only versions into it: {VERSION}"
 
@@ -243,7 +239,8 @@ def _compared(
         what, action = _right(path, kind, value)
         if kind == "version":
             told = meant.get(part.id)
-            action = f"write {told[1].write if told else _with_version(parsed, part, right)}"
+            write = told[1].write if told else _with_versions(part, path, parsed)
+            action = f"write {write or VERSION}"
         yield what, action
 
 
@@ -264,15 +261,11 @@ def _right(path: DevicePath, kind: str, value: object) -> tuple[str, str]:
             return what, f"compare it with a value of the type {kind}"
 
 
-def _with_version(parsed: ParsedAst, part: Call, right: Constant) -> str:
-    """Return what to write in place of the equality of a version with a text or number."""
-    text = digits(parsed, right)
-    how = parsing(text, ("semver",))
-    if not how:
-        return VERSION
-    version = called(how, replace(right, value=text))
-    args = tuple(version if one is right else one for one in part.args)
-    return unparse(parsed, replace(part, args=args))
+def _with_versions(part: Call, path: DevicePath, parsed: ParsedAst) -> str:
+    """Return a comparison of a version with its texts parsed; "" if there are none, or if one is no version."""
+    beside = texts_beside(parsed, part, lambda one: one == path)
+    right = {one.number: one.new for _, one in beside}
+    return replaced(replace(parsed, root=part), right) if right else ""
 
 
 def _where(one: Given, expression: Expression, offset: int) -> dict[str, int]:
